@@ -1,15 +1,13 @@
-//! Tells the program which commit and machine it was built for: `haul --version` and the manual pages say so.
+//! Gives `haul --version` and the manual pages their commit and machine.
 
 use std::process::Command;
 
 fn main() {
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "no commit".to_owned());
     println!("cargo::rustc-env=HAUL_COMMIT={commit}");
-    // The manual pages have the day. Without a history they have none.
     let date = git(&["log", "-1", "--format=%cs"]).unwrap_or_default();
     println!("cargo::rustc-env=HAUL_COMMIT_DATE={date}");
     println!("cargo::rustc-env=HAUL_TARGET={}", std::env::var("TARGET").unwrap_or_default());
-    // HEAD changes with the branch. The log of HEAD changes with each commit.
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]).filter(|path| std::path::Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");

@@ -1,6 +1,6 @@
-//! Every command: its line in the help, its flags, and what carries it out. A new command is a folder, and an entry here.
+//! Every command: its line in the help, its flags, its function. A new command is a folder and an entry here.
 //!
-//! Help, man page and completions are made from these definitions.
+//! Help, man page and completions are made from these.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,8 +30,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Typed, Vec<Fil
     Ok((Typed::from_arg_matches(&matches).map_err(Refused::CommandLine)?, filters))
 }
 
-/// Makes the enum of the commands, and the function that carries one out, from a table:
-/// `Name(flags: Type) => what carries it out;`
+/// Makes the enum of commands and its dispatch from lines `Name(flags: Type) => function;`
 macro_rules! commands {
     (|$filters:ident| $($(#[$about:meta])* $name:ident($flags:ident: $type:ty) => $run:expr;)*) => {
         #[derive(Debug, Subcommand)]
@@ -40,7 +39,6 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Carries the command out.
             pub fn run(&self, $filters: &[Filter]) -> ExitCode {
                 match self {
                     $(Self::$name($flags) => $run,)*
@@ -123,13 +121,12 @@ commands! { |filters|
     Man(flags: pages::flags::Man) => pages::man(flags.directory.as_deref(), Typed::command());
 }
 
-/// The text of `haul --version` after the name: version, commit, machine.
 const LONG_VERSION: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("HAUL_COMMIT"), ", ", env!("HAUL_TARGET"), ")");
 
 #[cfg(test)]
 impl Typed {
-    /// The command line as typed, without settings of a file, and the filters of `cp`.
+    /// The command line as typed, without a file's settings.
     pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<(Self, Vec<Filter>), clap::Error> {
         let matches = Self::command().try_get_matches_from(args)?;
         Ok((Self::from_arg_matches(&matches)?, filters::of_command(&matches)))

@@ -1,5 +1,5 @@
-//! `haul`: the command line. `commands.rs` has the commands, each in its folder. `cp/job.rs` turns flags into a job, and
-//! `text/failure.rs` has the exit codes.
+//! `haul`: the command line. `commands.rs` has the commands, `cp/job.rs` turns flags into a job, `text/failure.rs` has
+//! the exit codes.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     ending::end(run())
 }
 
-/// diff(1) has 1 for trees that differ, and so has `haul diff`.
+/// 1 means different trees for diff(1) and `haul diff`.
 fn usage_code() -> ExitCode {
     let is_word = |word: &std::ffi::OsString| !word.as_encoded_bytes().starts_with(b"-");
     match std::env::args_os().skip(1).find(is_word) {
@@ -65,12 +65,12 @@ fn run() -> ExitCode {
                 Some(words) => std::io::stderr().write_all(words.as_bytes()),
                 None => error.print(),
             };
-            // Help and version are a success. All other errors of clap are usage errors: 1 for us, 2 for clap.
+            // Clap's usage errors are 2; ours are 1.
             if error.use_stderr() {
                 let _ = printed;
                 usage_code()
             } else {
-                // The printer takes a stream that cannot be written for one that has read enough.
+                // The printer takes a failed stream for one that has read enough.
                 output::note(output::is_open().and(printed));
                 ExitCode::SUCCESS
             }

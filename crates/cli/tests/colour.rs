@@ -1,13 +1,12 @@
-//! Colour at terminals that have it, and nowhere else. script(1) gives the program a terminal.
+//! Colour only at terminals that have it. script(1) gives the program a terminal.
 
 use std::process::{Command, Stdio};
 
-/// The bytes that the program writes to a terminal of this kind.
 fn at_terminal(environment: &[(&str, &str)], line: &str) -> Vec<u8> {
     let mut command = Command::new("script");
     command.args(["-qec", &format!("{} {line}", env!("CARGO_BIN_EXE_haul")), "/dev/null"]);
     command.stdin(Stdio::null());
-    // Whoever runs the tests has settings of its own: a program that is told `CI` colours even a dumb terminal.
+    // The tester's own settings must not count: under `CI` even a dumb terminal gets colour.
     for setting in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "CI"] {
         command.env_remove(setting);
     }
@@ -16,7 +15,7 @@ fn at_terminal(environment: &[(&str, &str)], line: &str) -> Vec<u8> {
 }
 
 fn has_colour(text: &[u8]) -> bool {
-    // ECMA-48: SGR ends with `m`; moving the cursor, as the bar does, is no colour.
+    // ECMA-48: SGR ends with `m`; the bar's moves are no colour.
     text.split(|byte| *byte == 0x1b).skip(1).any(|rest| {
         let end = rest.iter().skip(1).position(u8::is_ascii_alphabetic);
         rest.first() == Some(&b'[') && end.is_some_and(|end| rest[end + 1] == b'm')
@@ -33,7 +32,6 @@ fn colour_is_for_terminals_that_have_it_and_for_users_who_want_it() {
         let output = Command::new(env!("CARGO_BIN_EXE_haul")).args(words).env("TERM", "xterm").output().unwrap();
         assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "a pipe: {line}");
     }
-    // The bar stays in its place where a terminal can do that, and in no colour.
     let bar = at_terminal(&[("TERM", "xterm")], "cp --rate 200MB zero:400M null:");
     assert!(bar.contains(&0x1b) && !has_colour(&bar), "{}", bar.escape_ascii());
     assert!(!at_terminal(&[("TERM", "dumb")], "cp --rate 200MB zero:400M null:").contains(&0x1b));

@@ -1,4 +1,4 @@
-//! The built program as a shell sees it: standard output, standard error, exit status.
+//! The built program as a shell sees it.
 
 use std::fs;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn with_json_an_error_is_a_line_too() {
 fn the_agent_names_its_protocol() {
     let text = stdout(&haul(&["agent", "--protocol"]));
     let version = text.strip_prefix("haul-protocol ").unwrap().trim_end();
-    // A far side that names another version than it speaks gets our program again each time, and is then refused.
+    // A far side that misnames its version gets our program each time, and is then refused.
     assert_eq!(version.parse(), Ok(haul_transfer::PROTOCOL_VERSION), "{text}");
 }
 
@@ -126,7 +126,6 @@ fn completions_and_manual_pages_know_the_flags() {
     assert_eq!(code(&["man", "/nonexistent"]), 11);
 }
 
-/// `hello` in `tree/a`, with its manifest.
 fn scene(dir: &Path) -> [String; 3] {
     let tree = dir.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -166,7 +165,7 @@ fn verify_answers_with_its_exit_status() {
     assert_eq!(code(&["verify", "/nonexistent"]), 11);
 }
 
-/// Standard output that takes nothing is an error with a plain message, and no panic.
+/// The error is a plain message, and no panic.
 #[test]
 fn a_full_disk_behind_standard_output_is_an_error_and_a_closed_pipe_is_none() {
     let home = tempfile::tempdir().unwrap();
@@ -212,13 +211,12 @@ fn a_full_disk_behind_standard_output_is_an_error_and_a_closed_pipe_is_none() {
     let out =
         command(&["why", "--json"]).stdout(std::fs::File::options().write(true).open("/dev/full").unwrap()).output();
     assert_eq!(out.unwrap().status.code(), Some(11));
-    // Standard error may be full, too.
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let out = command(&["why", "99"]).stdout(full()).stderr(full()).status().unwrap();
     assert_eq!(out.code(), Some(1));
 }
 
-/// A device, a FIFO or a link belongs to others and is not replaced.
+/// A device, FIFO or link belongs to others.
 #[test]
 fn a_manifest_replaces_nothing_but_a_regular_file_and_can_go_to_standard_output() {
     let home = tempfile::tempdir().unwrap();
@@ -256,7 +254,7 @@ fn a_manifest_replaces_nothing_but_a_regular_file_and_can_go_to_standard_output(
     assert_eq!((names("tree"), names("twin")), (2, 2));
 }
 
-/// A standard stream that is closed, or open the wrong way, is no empty list and has delivered nothing.
+/// A stream that is closed, or open the wrong way, is no empty list and delivers nothing.
 #[test]
 fn closed_standard_streams_are_errors_of_every_command_that_needs_them() {
     let home = tempfile::tempdir().unwrap();
@@ -296,7 +294,6 @@ fn closed_standard_streams_are_errors_of_every_command_that_needs_them() {
         "agent",
     ] {
         for redirected in ["<&-", "0>>list"] {
-            // Whoever names a path opens it anew.
             if redirected == "0>>list" && args.contains("/dev") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Completion at a terminal, as its user types it: bash asks the built program. A script takes the place of ssh.
+//! Completion at a terminal: bash asks the built program, and a script stands for ssh.
 
 use std::fs;
 use std::io::Write as _;
@@ -6,22 +6,19 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A home directory, which is also the current one, and a host that answers with `host`.
+/// A home, also the current directory, and a host that answers with `host`.
 struct Scene {
     dir: tempfile::TempDir,
 }
 
-/// The state of the terminal after the keys.
 struct Seen {
-    /// The arguments of each haul that was run.
     runs: Vec<Vec<String>>,
     screen: String,
 }
 
-/// In place of ssh.
 const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/ssh");
 
-/// Instead of the real one, which only completes here: notes its arguments.
+/// Notes its arguments; the real program only completes here.
 const NOTES: &str = r#"haul() { printf '%s\0' "$@" >>runs; printf '\n' >>runs; }"#;
 
 impl Scene {
@@ -48,7 +45,6 @@ impl Scene {
         self
     }
 
-    /// Types these keys, and leaves.
     fn types(&self, keys: &str) -> Seen {
         let bin = Path::new(env!("CARGO_BIN_EXE_haul")).parent().unwrap();
         let mut command = Command::new("script");
@@ -69,7 +65,7 @@ impl Scene {
         Seen { runs: runs.lines().map(words).collect(), screen }
     }
 
-    /// The last argument that haul gets when the line is completed and sent.
+    /// The last argument of haul after completing and sending.
     #[track_caller]
     fn completes(&self, line: &str, expected: &str) {
         let seen = self.types(&format!("{line}\t\r"));
@@ -78,7 +74,6 @@ impl Scene {
     }
 }
 
-/// A host that answers with these names, each with its NUL.
 fn host_with(names: &str) -> String {
     format!("cat >/dev/null; printf '\\0'; printf '{names}'")
 }
@@ -151,7 +146,7 @@ fn remote_names_are_one_word_whatever_they_are() {
         ("d", "d ir/"),
         ("d\\ ", "d ir/"),
     ] {
-        // A word is found behind a directory, too. The host does not look at what it is asked.
+        // A word behind a directory is found, too; the host ignores the question.
         for path in ["", "~/x/", "/x\\ y/"] {
             let expected = format!("host:{}{expected}", path.replace('\\', ""));
             scene.completes(&format!("haul cp host:{path}{typed}"), &expected);
@@ -193,7 +188,7 @@ fn a_host_that_does_not_do_as_it_should_costs_little_and_says_nothing() {
 
 #[test]
 fn nobody_is_asked_anything() {
-    // Whoever asks at the terminal opens it; a jump host's ssh does so by itself.
+    // A program may ask at the terminal; a jump host's ssh does.
     let asks = "if (echo >/dev/tty) 2>/dev/null; then touch asked; fi; echo \"$SSH_ASKPASS_REQUIRE $*\" >arguments";
     let scene = Scene::new(asks);
     let log_of = |line: &str| {
@@ -229,7 +224,7 @@ fn what_was_only_typed_is_not_run() {
     }
     scene.completes(&format!("haul cp -F {} -o Port=22 host:r", at("plain")), "host:run");
     assert!(scene.at("ran").exists());
-    // What the user has configured is not only typed.
+    // The user's configuration is not only typed.
     fs::remove_file(scene.at("ran")).unwrap();
     scene.file(".ssh/config", "Host host\n  ProxyCommand touch ran\n");
     scene.completes(&format!("haul cp -F {} host:r", at(".ssh/config")), "host:run");

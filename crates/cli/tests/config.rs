@@ -1,9 +1,9 @@
-//! The built program with settings of its user.
+//! The built program with its user's settings.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-/// A home directory with a `config.toml`, and a file to send. A script takes the place of ssh.
+/// A home with a `config.toml`, a file to send, and a script for ssh.
 struct Scene {
     dir: tempfile::TempDir,
 }
@@ -63,7 +63,6 @@ fn a_named_end_is_its_place_with_the_path_beneath() {
         "{}",
         scene.ssh_arguments()
     );
-    // A URI is always the host.
     scene.haul(&["cp", "-S", SSH, "file", "ssh://tape/x"]);
     assert!(scene.ssh_arguments().contains("tape"), "{}", scene.ssh_arguments());
 }
@@ -99,9 +98,7 @@ fn an_unknown_key_and_a_bad_value_stop_a_copy_with_file_and_line() {
     ");
     let json = scene.haul(&["cp", "--json", "file", "to"]);
     assert!(json.stdout.starts_with(br#"{"event":"error","fault":"usage""#), "{json:?}");
-    // A flag that was typed takes its place.
     scene.says(&["cp", "--retry", "5s", "file", "to"]);
-    // Other commands do not ask.
     scene.says(&["why", "--list"]);
 }
 

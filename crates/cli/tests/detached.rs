@@ -1,11 +1,10 @@
-//! Copies that go on by themselves, with the built program.
+//! Detached copies, with the built program.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A home directory with files to copy.
 struct Scene {
     dir: tempfile::TempDir,
 }
@@ -38,7 +37,6 @@ impl Scene {
         shown["copies"][0].clone()
     }
 
-    /// Waits until the copy is in this state.
     fn until(&self, id: &str, state: &str) -> serde_json::Value {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -63,7 +61,6 @@ impl Scene {
 }
 
 impl Drop for Scene {
-    /// Ends the copies of a test that failed.
     fn drop(&mut self) {
         for id in ["1", "2"] {
             self.haul(&["stop", id]);
@@ -79,7 +76,7 @@ fn a_detached_copy_has_no_terminal_and_is_seen_stopped_and_resumed() {
     let status = scene.until("1", "running");
     let pid = status["pid"].as_u64().unwrap();
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // proc(5): after the name in brackets come state, parent, group, session, terminal.
+    // proc(5): behind the name come state, parent, group, session, terminal.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     assert_eq!((fields[3], fields[4]), (pid.to_string().as_str(), "0"), "a session of its own, without a terminal");
     assert!(scene.says(&["status"]).contains("  1  running"));
@@ -126,7 +123,7 @@ fn the_rate_of_a_copy_is_shown_changed_and_lifted_while_it_runs() {
     assert!(offered.lines().any(|line| line.starts_with("1\tdone: large -> slow/")), "{offered}");
 }
 
-/// What another user put into the state directory is not taken for a wish.
+/// Entries of another user in the state directory are no wish.
 #[test]
 fn only_the_user_of_a_copy_changes_its_rate() {
     let scene = Scene::new();
@@ -165,7 +162,6 @@ fn a_copy_that_is_over_at_once_says_how_it_ended_and_notifies() {
     let report: serde_json::Value = serde_json::from_slice(&fs::read(&told).unwrap()).unwrap();
     assert_eq!((&report["target"]["path"], &report["report"]["files_moved"]), (&"to".into(), &1.into()));
     assert!(scene.says(&["log", "1"]).contains("copied 1 file"));
-    // A failure is seen before the user goes, with its own exit code.
     fs::create_dir(scene.path("dir")).unwrap();
     let output = scene.haul(&["cp", "--detach", "missing", "to"]);
     assert!(output.status.code() == Some(23), "{output:?}");

@@ -1,11 +1,11 @@
-//! The built program against hosts that misbehave. A script takes the place of ssh.
+//! The built program against hosts that misbehave; a script stands for ssh.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A home directory with a file to send, and a host that does what `script` says.
+/// A home with a file to send, and a host by `script`.
 struct Scene {
     dir: tempfile::TempDir,
 }
@@ -18,7 +18,6 @@ impl Scene {
         Self { dir }
     }
 
-    /// Sends the file to it.
     fn cp(&self) -> Command {
         self.cp_from_to("file", "host:file")
     }
@@ -36,7 +35,7 @@ const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/ssh");
 
 #[test]
 fn what_the_far_side_says_through_ssh_is_escaped_and_shown_at_once() {
-    // The script waits for an answer that never comes. The time limit is for a program that does not show the question.
+    // The script waits for an answer that never comes; the time limit is for a program that hides the question.
     let scene =
         Scene::new(r"printf 'Passwort f\303\274r a\033]0;owned\007\302\2332Jb\rc? ' >&2; timeout 60 cat >/dev/null");
     let mut child = scene.cp().stderr(Stdio::piped()).spawn().unwrap();
@@ -70,11 +69,11 @@ fn a_list_on_a_host_that_refuses_the_login_ends_as_any_other_question_to_it() {
     assert_eq!(listed.0, Some(5), "{}", listed.1);
 }
 
-/// The part of the start script that asks for haul where haul is missing. `TAKE` reads it. The size is in the command.
+/// The start script's request for haul where it is missing. `TAKE` reads it; the command has the size.
 const ASK: &str = r#"n=${*#*; n=}; n=${n%%;*}; printf 'HAUL-NEED Linux %s\n' "$(uname -m)""#;
 const TAKE: &str = r#"head -c "$n" >/dev/null"#;
 
-/// Longer than any test waits for a host: a program that waits for the host fails its test and does not hang.
+/// Longer than any test waits: a program that waits for the host fails its test.
 const SILENT: &str = "exec sleep 60";
 
 #[test]
@@ -96,10 +95,8 @@ fn a_host_that_asks_for_our_program_and_stops_is_given_up() {
     }
 }
 
-/// Runs the program with `-v` until it prints `sign`, then interrupts it. Returns the status and the rest of the
-/// output.
+/// Runs with `-v` until `sign`, then interrupts. Returns status and further output.
 fn interrupted(scene: &Scene, cp: &Command, sign: &str) -> (Option<i32>, Vec<String>) {
-    // The program must not inherit ignored signals from whatever runs the tests.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT").arg(cp.get_program()).args(cp.get_args()).arg("-v");
     command.current_dir(scene.dir.path()).env("HOME", scene.dir.path()).stdin(Stdio::null());
@@ -113,8 +110,8 @@ fn interrupted(scene: &Scene, cp: &Command, sign: &str) -> (Option<i32>, Vec<Str
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_host_whatever_it_does() {
-    // A host that does not read what it asked for. It prints a little now and then, and never a word of our protocol.
-    // After half a minute (600 times 50 ms) it gives up and says so.
+    // A host that never reads what it asked for, prints a little, and speaks no word of our protocol. After half a
+    // minute (600 times 50 ms) it gives up and says so.
     let lasts =
         |doing: &str| format!("i=0; while [ $i -lt 600 ]; do {doing} sleep 0.05; i=$((i + 1)); done; : >in-vain");
     let deaf = format!("{ASK}; {}", lasts(""));
@@ -127,10 +124,9 @@ fn an_interrupt_ends_the_wait_for_a_host_whatever_it_does() {
 }
 
 impl Scene {
-    /// Whether the ssh of a host that wrote its process id is still there, long before it would end by itself.
+    /// Whether the host's ssh is still there, long before its own end.
     fn is_ssh_left(&self) -> bool {
         let pid = fs::read_to_string(self.dir.path().join("pid")).unwrap();
-        // An ended process has no command line.
         let (command, begun) = (format!("/proc/{}/cmdline", pid.trim()), Instant::now());
         while fs::read(&command).is_ok_and(|command| !command.is_empty()) {
             if begun.elapsed() > Duration::from_secs(20) {
@@ -145,7 +141,7 @@ impl Scene {
 #[test]
 fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
     let greet = format!("{} agent </dev/null | head -n 1", env!("CARGO_BIN_EXE_haul"));
-    // The next byte is a sign of life: the first message was heard.
+    // The next byte shows that the first message was heard.
     let heard = "head -c 1 >/dev/null; echo it hangs now >&2";
     let scene = Scene::new(&format!("echo $$ >pid; {greet}; {heard}; {SILENT}"));
     let (status, said) = interrupted(&scene, &scene.cp(), "it hangs now");
@@ -155,7 +151,6 @@ fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
 
 #[test]
 fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_be_reached() {
-    // The first host has our program, and does not end when the program does.
     let first = format!("echo $$ >pid; {} agent; {SILENT}", env!("CARGO_BIN_EXE_haul"));
     let scene = Scene::new(&format!("case \"$*\" in *'-- first '*) {first};; esac; exit 255"));
     let output = scene.cp_from_to("first:file", "second:file").output().unwrap();
@@ -166,7 +161,7 @@ fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_b
 
 #[test]
 fn the_far_side_of_a_pull_learns_that_it_ended_well() {
-    // As with ssh, one process takes our words from the pipe, here a few bytes at a time, and another one is the far side.
+    // As with ssh, one process takes our words from the pipe, few bytes at a time; another is the far side.
     let far = format!("({} agent <words; echo $? >status.new; mv status.new status) &", env!("CARGO_BIN_EXE_haul"));
     let takes = "i=0; while [ $i -lt 5000 ]; do sleep 0.002; dd bs=16 count=1 2>/dev/null; i=$((i + 1)); done >words";
     let scene = Scene::new(&format!("mkfifo words; {far} {takes}"));
@@ -183,7 +178,6 @@ fn the_far_side_of_a_pull_learns_that_it_ended_well() {
 
 #[test]
 fn a_host_over_ssh_is_reached_before_a_daemon_which_waits_a_minute_only() {
-    // ssh is refused, and nothing listens at the first port of this host.
     let scene = Scene::new("exit 255");
     for (source, target) in [("haul://127.0.0.1:1/file", "host:file"), ("host:file", "haul://127.0.0.1:1/file")] {
         let output = scene.cp_from_to(source, target).output().unwrap();

@@ -1,5 +1,5 @@
-//! Links that another user has planted on the paths that a command line names: nothing is made, changed or taken for a
-//! copy behind them. Links of root and of the user lead where they lead.
+//! Another user's links on named paths: nothing is made, changed or copied behind them. Links of root and the user lead
+//! where they lead.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
@@ -18,7 +18,7 @@ fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0
 }
 
-/// `shared` is a directory of all. Links in it lead to `victim`.
+/// `shared` belongs to all; its links lead to `victim`.
 fn stage() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let top = home.path();
@@ -99,7 +99,7 @@ fn what_is_only_read_is_found_through_any_link_as_cp_finds_it() {
     }
     let home = stage();
     let top = home.path();
-    // The kernel itself follows none in a directory like /tmp.
+    // In a directory like /tmp, the kernel itself follows none.
     fs::set_permissions(top.join("shared"), fs::Permissions::from_mode(0o777)).unwrap();
     for args in ["cp -r shared/planted/ new/", "ls shared/planted/", "hash shared/planted/passwd", "du shared/planted/"]
     {

@@ -1,4 +1,4 @@
-//! What is said of copies on this host, with the built program.
+//! What is said of copies on this host.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -32,7 +32,6 @@ impl Scene {
         command.output().unwrap()
     }
 
-    /// Standard output of a command that succeeds.
     fn says(&self, line: &[&str]) -> String {
         let output = self.haul(line);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -86,7 +85,6 @@ fn links_to_an_earlier_copy_are_counted_as_such() {
     assert!(said.contains("linked 3 files") && !said.contains("nothing to copy"), "{said}");
     assert!(!said.contains("already there"), "{said}");
     assert_eq!(fs::metadata(scene.path("tuesday/sub/b")).unwrap().nlink(), 2);
-    // One file is new, one is another.
     fs::write(scene.path("source/new"), "new").unwrap();
     fs::write(scene.path("source/a"), "other words").unwrap();
     let said = scene.says(&["cp", "-a", "--link-dest=../monday", "source/", "wednesday"]);
@@ -95,7 +93,6 @@ fn links_to_an_earlier_copy_are_counted_as_such() {
     assert!(!said.contains("linked"), "{said}");
     let said = scene.says(&["cp", "-a", "--json", "--copy-dest=../tuesday", "source/", "friday"]);
     assert!(said.contains("\"files_copied_there\":2") && said.contains("\"files_linked\":0"), "{said}");
-    // What stands there by now is already there.
     let said = scene.says(&["cp", "-a", "--link-dest=../monday", "source/", "wednesday"]);
     assert!(said.contains("4 files") && said.contains("already there"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! What signals do to the built program. A pipe in place of the manifest holds the program at a known point: once both
-//! ends of the pipe are open, the program has set its handlers and waits for the next line.
+//! Signals to the built program. A pipe as manifest holds it at a known point: open at both ends, it shows that
+//! handlers are set and the next line is awaited.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use haul_transfer::manifest_file::{HEADER, RootHasher, Trailer};
 
-/// Starts `haul verify PIPE` under a shell that first does `prepare`, and opens the pipe. The program must not inherit
-/// ignored signals from whatever runs the tests (nohup, a job in the background).
+/// Starts `haul verify PIPE` under a shell after `prepare`, and opens the pipe. The test's runner may ignore signals
+/// (nohup, a background job).
 fn start(dir: &Path, prepare: &str) -> (Child, File) {
     let pipe = dir.join("manifest");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -35,7 +35,6 @@ fn signal(child: &Child, name: &str) {
 
 fn finish(mut writer: File) {
     let (files, root) = RootHasher::default().finish();
-    // Fails when the program has ended already.
     let _ = writeln!(writer, "{}", Trailer { files, bytes: 0, root }.format());
 }
 
@@ -54,7 +53,7 @@ fn the_first_signal_ends_at_the_next_safe_point_with_20() {
 fn a_second_signal_ends_at_once_with_20() {
     let dir = tempfile::tempdir().unwrap();
     let (mut child, _writer) = start(dir.path(), "");
-    // The kernel merges two pending signals of one kind, so a third may be necessary.
+    // The kernel merges pending signals of a kind, so a third may be necessary.
     for _ in 0..1000 {
         if child.try_wait().unwrap().is_some() {
             break;

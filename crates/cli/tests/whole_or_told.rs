@@ -1,11 +1,10 @@
-//! What is not copied whole is told, and nothing is removed that was not copied.
+//! Incomplete copies are told, and nothing uncopied is removed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs a script of the shell; `haul` in it is the built program.
 fn shell(home: &Path, script: &str) -> Output {
     let mut command = Command::new("sh");
     command.args(["-ec", &script.replace("haul ", &format!("{} ", env!("CARGO_BIN_EXE_haul")))]).current_dir(home);
@@ -21,7 +20,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// The files of procfs say that they have no bytes.
+/// Files of procfs claim no bytes.
 #[test]
 fn a_file_that_is_longer_than_its_size_is_not_cut() {
     let home = tempfile::tempdir().unwrap();
@@ -53,7 +52,7 @@ fn special_bits_that_chmod_asks_for_are_set_and_no_others() {
     assert_eq!([mode("new"), mode("kept"), mode("plain"), mode("user")], [0o6755, 0o6755, 0o755, 0o4755]);
 }
 
-/// One directory at two places. By a bind mount its files have the same numbers, by FUSE they have others.
+/// One directory at two places: a bind mount keeps file numbers, FUSE has others.
 #[test]
 fn sources_that_are_the_target_by_another_way_are_not_removed() {
     if !is_root() {
@@ -68,7 +67,7 @@ fn sources_that_are_the_target_by_another_way_are_not_removed() {
             ("tree/file tree/other seen/", true),
             ("-r tree/sub seen/", true),
             ("-r seen/sub tree", true),
-            // Another directory of the same tree is another place.
+            // Another directory of the tree is another place.
             ("-r tree/sub/ seen/new/", false),
             ("-r -n tree/ seen/", false),
         ] {
@@ -92,14 +91,14 @@ fn sources_that_are_the_target_by_another_way_are_not_removed() {
                 assert_eq!(below(path).as_deref(), Some(content.as_bytes()), "{path}: {shown}");
             }
             let names = fs::read_dir(home.path().join("tree")).unwrap().map(|entry| entry.unwrap().file_name());
-            // FUSE keeps an open file that was removed as .fuse_hidden, and may drop it a moment after the copy has ended.
+            // FUSE keeps a removed open file as .fuse_hidden, and may drop it after the copy.
             let is_left = |name: &str| name.starts_with('.') && !name.starts_with(".fuse_hidden");
             assert!(names.into_iter().all(|name| !is_left(&name.to_string_lossy())), "{shown}");
         }
     }
 }
 
-/// The source has the target in it, by another way: what is only in the target is no extra file.
+/// The source holds the target by another way: what only the target has is no extra file.
 #[test]
 fn a_target_inside_of_the_source_by_another_way_loses_nothing() {
     if !is_root() {

@@ -1,12 +1,10 @@
-//! `haul why` after copies by the built program: what is kept, where, and what is shown. The copies stay on this
-//! machine.
+//! `haul why` after copies on this machine: what is kept, where, and what is shown.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A home directory with a tree to copy.
 struct Scene {
     dir: tempfile::TempDir,
 }
@@ -46,7 +44,6 @@ impl Scene {
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// `haul why N --json`
     #[track_caller]
     fn json(&self, nth: &str) -> serde_json::Value {
         serde_json::from_str(&self.says(&["why", nth, "--json"])).unwrap()
@@ -80,7 +77,6 @@ fn after_a_copy_it_shows_where_the_time_went() {
     let why = scene.says(&["why"]);
     let mut lines = why.lines();
     assert!(lines.next().unwrap().starts_with("tree -> to, "), "{why}");
-    // The closing line again, in lines of bounded length.
     let again = why.split("\n\n").next().unwrap().split_once('\n').unwrap().1.replace('\n', " ");
     assert_eq!(again, closing.trim_end().trim_end_matches(" (see 'haul why')"));
     for words in ["limited by ", "where the lanes' time went", "the job\n", "the hosts\n", "processors"] {
@@ -102,7 +98,7 @@ fn after_a_copy_it_shows_where_the_time_went() {
 #[test]
 fn a_rate_that_was_asked_for_is_the_limit() {
     let scene = Scene::new();
-    // 3 MiB at 6 MB/s take half a second, nearly all of it waiting.
+    // 3 MiB at 6 MB/s take half a second, mostly waiting.
     let closing = scene.says(&["cp", "--no-flush", "--rate", "6MB", "tree", "to"]);
     assert!(closing.trim_end().ends_with(", limited by rate limit"), "{closing}");
     let why = scene.says(&["why"]);
@@ -128,7 +124,6 @@ fn the_list_counts_back_from_the_last() {
     scene.says(&["cp", "tree", "two"]);
     scene.says(&["cp", "-n", "tree", "three"]);
     let list = scene.says(&["why", "--list"]);
-    // Closing lines go on below, further right.
     let first_lines = list.lines().filter(|line| !line.starts_with("    "));
     let routes: Vec<&str> = first_lines.filter_map(|line| line.split("  ").last()).collect();
     assert_eq!(routes, ["tree -> two", "tree -> one"], "a dry run is not kept: {list}");
@@ -208,7 +203,6 @@ fn names_in_json_drive_no_terminal_and_are_still_whole() {
     }
 }
 
-/// A string with these words somewhere in it.
 fn holds(value: &serde_json::Value, words: &str) -> bool {
     match value {
         serde_json::Value::String(text) => text.contains(words),

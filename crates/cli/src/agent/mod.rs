@@ -8,7 +8,6 @@ use haul_transfer::{AgentOptions, PROTOCOL_VERSION};
 
 use crate::agent::flags::Agent;
 
-/// Runs until the session ends.
 pub fn run(typed: &Agent) -> ExitCode {
     if typed.protocol {
         crate::process::output::say(format!("haul-protocol {PROTOCOL_VERSION}\n"));

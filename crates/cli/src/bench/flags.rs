@@ -92,7 +92,7 @@ pub enum WhichOffset {
     Moving,
 }
 
-/// Flags that make no sense when only the disk or only memory is measured.
+/// Flags without meaning for the disk or memory alone.
 const OF_A_RUN: [&str; 15] = [
     "source",
     "sink",

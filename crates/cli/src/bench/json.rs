@@ -1,4 +1,4 @@
-//! The result for a program: one object. `docs/use/json.md` is the promise; a test pins it.
+//! The result for a program: one object, promised in `docs/use/json.md` and pinned by a test.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -11,7 +11,6 @@ use crate::json::line::to_line;
 use crate::json::values::{SCHEMA, seconds};
 use crate::text::printable::printable;
 
-/// Writes a run as a line.
 pub fn object(request: &Request, found: &Found) -> String {
     to_line(&Run {
         event: "bench",
@@ -49,7 +48,6 @@ pub fn object(request: &Request, found: &Found) -> String {
     })
 }
 
-/// Writes the result for the disk alone as a line.
 pub fn disk(directory: &Path, found: &Disk) -> String {
     to_line(&DiskLine {
         event: "bench-disk",
@@ -62,7 +60,6 @@ pub fn disk(directory: &Path, found: &Disk) -> String {
     })
 }
 
-/// Writes the result for memory alone as a line.
 pub fn memory(threads: u16, copy_bytes_per_s: u64) -> String {
     let version = env!("CARGO_PKG_VERSION");
     to_line(&MemoryLine { event: "bench-memory", schema: SCHEMA, version, threads, copy_bytes_per_s })

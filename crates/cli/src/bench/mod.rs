@@ -1,5 +1,4 @@
-//! `haul bench`: how fast each way of moving bytes is on this host, and its cost. Disk and memory alone are measured,
-//! too.
+//! `haul bench`: how fast each way of moving bytes is on this host, and its cost.
 
 pub mod flags;
 mod json;
@@ -21,12 +20,11 @@ use crate::bench::flags::{Bench, WhichOffset};
 use crate::process::{ending, output, signals};
 use crate::text::failure;
 
-/// Measures, and prints the result.
 pub fn run(typed: &Bench) -> ExitCode {
     match measured(typed) {
         Ok(Said { text, interrupted }) => {
             output::say(text);
-            // The result up to the interruption is printed, but the exit code says that the run is incomplete.
+            // The result up to an interruption is printed; the exit code says that it is incomplete.
             if interrupted { ExitCode::from(failure::of_fault(Fault::Interrupted).code) } else { ExitCode::SUCCESS }
         }
         Err(error) => ending::failed(&error, typed.json),
@@ -104,7 +102,6 @@ fn request(typed: &Bench) -> Request {
     }
 }
 
-/// The user who waits for the answer.
 struct Person {
     interrupted: Arc<AtomicBool>,
     lines: bool,
@@ -122,13 +119,13 @@ impl Watcher for Person {
     }
 }
 
-/// The default of iperf3.
+/// iperf3's default.
 const DEFAULT_TIME_S: u32 = 10;
 
-/// The time for which the disk or memory alone is measured, unless -t says another.
+/// Time for the disk or memory alone, without -t.
 const ALONE_TIME: Duration = Duration::from_secs(3);
 
-/// The bytes of such a measurement: more than the caches of a processor hold.
+/// More than a processor's caches hold.
 const ALONE_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
@@ -195,7 +192,6 @@ mod tests {
         }
     }
 
-    /// A minute of copying a file to a disk, shortened.
     pub fn found() -> (Request, Found) {
         let interval = |start, end, bytes| Interval {
             start: Duration::from_secs_f64(start),

@@ -1,4 +1,4 @@
-//! Names of sources, sinks and ciphers, the same for text and for JSON.
+//! Names for text and JSON alike.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -7,7 +7,6 @@ use haul_workbench::bench::{Request, Sink, Source};
 
 use crate::text::printable::printable;
 
-/// Names the source of the bytes.
 pub fn source(request: &Request) -> String {
     match &request.source {
         Source::Zero => "zero".to_owned(),
@@ -16,7 +15,6 @@ pub fn source(request: &Request) -> String {
     }
 }
 
-/// Names the sink of the bytes.
 pub fn sink(request: &Request) -> String {
     match &request.sink {
         Sink::Discard => "discard".to_owned(),
@@ -25,12 +23,10 @@ pub fn sink(request: &Request) -> String {
     }
 }
 
-/// Names the side that seals and opens TLS records.
 pub fn by_whom(is_kernel: bool) -> &'static str {
     if is_kernel { "kernel" } else { "haul" }
 }
 
-/// The cipher as `--cipher` spells it.
 pub fn cipher(request: &Request) -> &'static str {
     match request.cipher {
         None => "none",

@@ -1,4 +1,4 @@
-//! The result for a person: one line for each interval, then the mean rate and the cost of each side.
+//! The result for a person: a line for each interval, then the mean rate and each side's cost.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +11,6 @@ use crate::bench::names;
 use crate::text::figures::{bits, bytes, counted, duration, rate};
 use crate::text::printable::printable;
 
-/// The title: what will be measured.
 pub fn heading(request: &Request) -> String {
     let cipher = if request.cipher.is_none() { "clear" } else { names::cipher(request) };
     let mut text = format!("{} -> {}", names::source(request), names::sink(request));
@@ -32,12 +31,10 @@ pub fn heading(request: &Request) -> String {
     text
 }
 
-/// Writes the line of one interval.
 pub fn line(interval: &Interval) -> String {
     row(interval.start, interval.end, interval.bytes)
 }
 
-/// Writes the totals.
 pub fn summary(request: &Request, found: &Found) -> String {
     let mut text = String::from("\n");
     text.push_str(&row(Duration::ZERO, found.elapsed, found.bytes));
@@ -71,7 +68,6 @@ pub fn summary(request: &Request, found: &Found) -> String {
     text
 }
 
-/// Writes the result for the disk alone.
 pub fn disk(directory: &Path, found: &Disk) -> String {
     let path = printable(directory.as_os_str().as_bytes());
     let how =
@@ -80,7 +76,6 @@ pub fn disk(directory: &Path, found: &Disk) -> String {
     format!("the disk below {path}, {how}\nwrite  {write}\nread   {read}\n")
 }
 
-/// Writes the result for memory alone.
 pub fn memory(threads: u16, bytes_per_s: u64) -> String {
     let threads = counted(threads.into(), "thread", "threads");
     format!("memory to memory, {threads}\ncopy   {}\n", rate(bytes_per_s as f64))

@@ -1,7 +1,7 @@
-//! bash: it hands over the line as typed, and puts in what it gets back as it is. So quotes are read and written here.
+//! bash hands over the line as typed and takes back text as it is, so quotes are read and written here.
 //!
-//! readline replaces the end of the last word: what stands behind its last unquoted `:`, `=`, `@` (`COMP_WORDBREAKS`), or
-//! behind a quote that is still open. Only that end is offered.
+//! readline replaces what stands behind the last word's last unquoted `:`, `=`, `@` (`COMP_WORDBREAKS`) or open quote.
+//! Only that end is offered.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,8 +10,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use crate::complete::offer::{Files, MAX_OFFERS, Offers};
 use crate::text::printable::printable;
 
-/// Finds the files that the shell adds by itself, and the words that readline puts in. `words` are the line up to the
-/// cursor, and the end of the line that readline replaces.
+/// Returns the files that the shell adds, and readline's words. `words` are the line up to the cursor, and the end that
+/// readline replaces.
 pub fn lines(words: &[OsString], offers: &dyn Fn(&[OsString]) -> Offers) -> (Files, Vec<String>) {
     let [line, replaced] = words else { return (Files::None, Vec::new()) };
     // bash expands the variable, and completes files itself.
@@ -23,7 +23,7 @@ pub fn lines(words: &[OsString], offers: &dyn Fn(&[OsString]) -> Offers) -> (Fil
     if words.is_empty() {
         return (offers.files, words);
     }
-    // readline looks for files only where there is nothing else.
+    // readline looks for files only where nothing else is offered.
     if offers.files != Files::None && !typed.contains(&b'/') {
         words.extend(names_here(&typed, offers.files));
     }
@@ -31,7 +31,6 @@ pub fn lines(words: &[OsString], offers: &dyn Fn(&[OsString]) -> Offers) -> (Fil
     (Files::None, shown)
 }
 
-/// Names of the current directory that begin so.
 fn names_here(begun: &[u8], files: Files) -> Vec<String> {
     let Ok(entries) = fs::read_dir(".") else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| {
@@ -46,7 +45,6 @@ fn names_here(begun: &[u8], files: Files) -> Vec<String> {
     names.take(MAX_OFFERS).collect()
 }
 
-/// The quotes around the end of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quote {
     None,
@@ -55,11 +53,11 @@ enum Quote {
 }
 
 impl Quote {
-    /// Text that means this, at such a place; `None`: there is none.
+    /// Writes the text between these quotes; `None` if that is impossible.
     fn quoted(self, text: &str) -> Option<String> {
         match self {
             Quote::Single => Some(text.replace('\'', "'\\''")),
-            // Between double quotes a `!` recalls an earlier line, with a backslash too.
+            // Between double quotes a `!` recalls an earlier line, even behind a backslash.
             Quote::Double if text.contains('!') => None,
             Quote::Double => Some(with_backslashes(text, |c| matches!(c, '$' | '`' | '"' | '\\'))),
             Quote::None => Some(with_backslashes(text, |c| {
@@ -77,13 +75,13 @@ fn with_backslashes(text: &str, is_special: impl Fn(char) -> bool) -> String {
 struct Words {
     words: Vec<OsString>,
     quote: Quote,
-    /// The last word as typed, and for each of its bytes how many bytes of the word it ends.
+    /// The last word as typed; for each byte, the bytes of the word it ends.
     raw: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Words {
-    /// `None`: what the last word means is for the shell to say.
+    /// `None`: only the shell knows what the last word means.
     fn split(line: &[u8]) -> Option<Self> {
         let (mut words, mut word, mut quote) = (Vec::new(), Vec::new(), Quote::None);
         let (mut raw, mut ends, mut is_for_shell) = (Vec::new(), Vec::new(), false);
@@ -95,7 +93,6 @@ impl Words {
                     is_for_shell = false;
                 }
                 (raw, ends) = (Vec::new(), Vec::new());
-                // The target of a redirection is a file.
                 is_for_shell |= matches!(byte, b'<' | b'>');
                 continue;
             }
@@ -125,7 +122,7 @@ impl Words {
         (!is_for_shell).then_some(Self { words, quote, raw, ends })
     }
 
-    /// How many bytes of the last word stay, where readline replaces this end of the line.
+    /// Bytes of the last word that stay before the replaced end.
     fn kept(&self, replaced: &[u8]) -> Option<usize> {
         let stays = self.raw.strip_suffix(replaced)?;
         Some(stays.len().checked_sub(1).map_or(0, |last| self.ends[last]))
@@ -137,7 +134,6 @@ mod tests {
     use super::*;
     use crate::complete::offer::Offer;
 
-    /// The words of a line, and what bash gets when the last may become this.
     fn put_in(line: &str, replaced: &str, offered: &str) -> String {
         let offers = |words: &[OsString]| {
             assert!(offered.as_bytes().starts_with(words.last().unwrap().as_bytes()), "{words:?}");
@@ -166,7 +162,6 @@ mod tests {
             ("haul cp \"h:a", "h:a", "h:a!c", ""),
             ("haul cp --cipher=a", "a", "--cipher=aes", "aes"),
             ("haul cp h:ä", "ä", "h:äö", "äö"),
-            // For the shell.
             ("haul cp $HOM", "$HOM", "", "Any"),
             ("haul cp \"h:$x", "h:$x", "", "Any"),
             ("haul cp ~/d", "~/d", "", "Any"),

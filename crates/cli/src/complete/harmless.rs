@@ -1,8 +1,8 @@
-//! Whether ssh, with the flags of a line that is still being typed, would run only what its user has configured.
+//! Whether ssh, with the flags typed so far, would run only what its user has configured.
 //!
-//! Whoever presses TAB has not sent the line. So no program starts that stands on the line alone, or in a file that only the line names:
-//! `-S`, `-e`, `-o ProxyCommand=...`, a configuration (`-F`) that came with somebody's data. What is not known to run nothing counts as
-//! running something.
+//! Pressing TAB has not sent the line. So no program starts that stands on the line alone, or in a file that only the
+//! line names: `-S`, `-e`, `-o ProxyCommand=...`, a configuration (`-F`) that came with somebody's data. Unknown
+//! settings count as running something.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,7 +10,6 @@ use std::path::Path;
 use crate::complete::slot::Line;
 use crate::complete::ssh_files::{self, is_harmless_setting};
 
-/// Whether a far side may be asked by ssh while this line is typed.
 pub fn is_harmless(line: &Line<'_>, home: Option<&Path>) -> bool {
     line.given.iter().all(|(arg, value)| match arg.get_id().as_str() {
         "ssh_program" | "rsh" => false,
@@ -20,14 +19,14 @@ pub fn is_harmless(line: &Line<'_>, home: Option<&Path>) -> bool {
     })
 }
 
-/// `-F` may name the file that ssh would read anyway.
+/// ssh would read its usual file anyway.
 fn is_own(named: &OsStr, home: Option<&Path>) -> bool {
     let own = home.map(|home| home.join(".ssh/config"));
     let same = |own: &Path| Some(own.canonicalize().ok()? == Path::new(named).canonicalize().ok()?);
     own.is_some_and(|own| same(&own) == Some(true))
 }
 
-/// `Name=value` or `Name value`, as ssh takes it.
+/// ssh takes `Name=value` and `Name value`.
 fn is_harmless_option(option: &str) -> bool {
     let option = option.trim_start();
     let end = option.find(|letter: char| letter.is_ascii_whitespace() || letter == '=').unwrap_or(option.len());

@@ -1,4 +1,4 @@
-//! `haul complete`: how a word of a command line may go on. The completions of the shells ask it.
+//! `haul complete`: how a word of a command line may go on, for the shells.
 //!
 //! ```text
 //!   words so far -> slot: a command, a flag, its value, a place -> offers -> one word a line
@@ -8,9 +8,8 @@
 //!   haul://dtn/da  names at that daemon
 //!   tape:da        names at that named end
 //! ```
-//! A far side is asked only where that runs no program that stands on the line alone (`harmless.rs`).
-//! Names of a far side are left out where a terminal or a shell could take them for more than a name. Whatever fails, there
-//! is nothing to offer and nothing is said.
+//! A far side is asked only where that runs no program from the line alone (`harmless.rs`). Its names are left out
+//! where a terminal or shell could take them for more. On a failure, nothing is offered or said.
 
 mod bash;
 pub mod flags;
@@ -32,9 +31,9 @@ use crate::complete::slot::{Line, Slot};
 use crate::detached::commands;
 use crate::process::output;
 
-/// Writes what there is to offer: a line for what the shell adds by itself, then one word a line.
+/// Writes a line for what the shell adds by itself, then one word a line.
 pub fn run(typed: &CompleteArgs, definitions: Command) -> ExitCode {
-    // ssh, and its jump hosts, find no terminal to ask anything at.
+    // Now ssh and its jump hosts find no terminal to ask at.
     if haul_transfer::leave_terminal().is_err() {
         return ExitCode::SUCCESS;
     }
@@ -60,7 +59,6 @@ pub fn run(typed: &CompleteArgs, definitions: Command) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The words of a command line; the first is the program, the last is to be completed.
 fn offers(words: &[OsString], mut root: Command) -> Offers {
     root.build();
     let Some((last, before)) = words.get(1..).and_then(<[OsString]>::split_last) else { return Offers::default() };
@@ -108,7 +106,6 @@ fn offers_of(line: &Line<'_>, last: &OsStr) -> Offers {
     }
 }
 
-/// Offers the values that the definition of a flag names.
 fn values(arg: &Arg, line: &Line<'_>, begun: &OsStr) -> Offers {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
@@ -116,7 +113,7 @@ fn values(arg: &Arg, line: &Line<'_>, begun: &OsStr) -> Offers {
         let words = visible.map(|value| offer(value.get_name(), value.get_help())).collect();
         return Offers { files: Files::None, words };
     }
-    // `auto|one|LIST`: words are in small letters.
+    // Words of `auto|one|LIST` are in small letters.
     let names = arg.get_value_names().unwrap_or_default().iter().flat_map(|names| names.split('|'));
     let is_word = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase());
     let words = names.filter(is_word).map(|name| offer(name, None)).collect();
@@ -128,7 +125,6 @@ fn values(arg: &Arg, line: &Line<'_>, begun: &OsStr) -> Offers {
     }
 }
 
-/// The first line of a help says enough.
 fn offer(word: &str, about: Option<&clap::builder::StyledStr>) -> Offer {
     let about = about.map(ToString::to_string).unwrap_or_default();
     let about = about.lines().next().unwrap_or_default();
@@ -136,7 +132,7 @@ fn offer(word: &str, about: Option<&clap::builder::StyledStr>) -> Offer {
     Offer { word: word.to_owned(), about: about[..end].to_owned() }
 }
 
-/// The script that makes a shell ask; `None`: we have none for this shell.
+/// The script that makes a shell ask, if we have one.
 pub fn script(shell: clap_complete::Shell) -> Option<&'static str> {
     match shell {
         clap_complete::Shell::Bash => Some(include_str!("haul.bash")),
@@ -153,7 +149,6 @@ mod tests {
     use super::*;
     use crate::commands::Typed;
 
-    /// The offers for the last word, and the files that the shell adds.
     fn after(line: &str) -> (Files, Vec<String>) {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let offers = offers(&words, Typed::command());

@@ -1,4 +1,4 @@
-//! Places: hosts that are known by name, and names at a far side.
+//! Hosts known by name, and names at a far side.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
@@ -23,10 +23,9 @@ use crate::far_side::flags::Reach;
 use crate::flags::headings::REACH;
 use crate::text::printable::printable;
 
-/// A person who pressed Tab waits at most this long for a far side.
+/// How long a person who pressed Tab waits for a far side.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Offers places where a command takes one.
 pub fn offers(line: &Line<'_>, typed: &OsStr) -> Offers {
     let only = |files| Offers { files, words: Vec::new() };
     let Some(text) = typed.to_str() else { return only(Files::Any) };
@@ -39,7 +38,6 @@ pub fn offers(line: &Line<'_>, typed: &OsStr) -> Offers {
     }
 }
 
-/// Offers hosts where no path follows.
 pub fn hosts(line: &Line<'_>, typed: &OsStr) -> Vec<Offer> {
     let Some((typed, known)) = typed.to_str().zip(Known::of(line, ".")) else { return Vec::new() };
     let daemons = known.daemons().into_iter().filter(|_| line.reaches()).map(|name| format!("haul://{name}"));
@@ -50,7 +48,6 @@ fn plain(word: String) -> Offer {
     Offer { word, about: String::new() }
 }
 
-/// Offers the beginnings of places: hosts, daemons and named ends.
 fn places(line: &Line<'_>, typed: &str) -> Option<Vec<String>> {
     let known = Known::of(line, ".")?;
     let hosts = known.hosts(typed).map(|host| host + ":");
@@ -59,7 +56,7 @@ fn places(line: &Line<'_>, typed: &str) -> Option<Vec<String>> {
     Some(hosts.chain(daemons).chain(ends).filter(|place| printable(place) == *place).collect())
 }
 
-/// Names at a far side. `root`: `host:`, `haul://host/`. `None`: nothing can be asked there.
+/// `root` is `host:` or `haul://host/`. `None`: nothing can be asked there.
 fn beneath(line: &Line<'_>, root: &str, path: &str) -> Option<Vec<String>> {
     let begins = path.rfind('/').map_or(0, |slash| slash + 1);
     let (directory, begun) = path.split_at(begins);
@@ -69,7 +66,6 @@ fn beneath(line: &Line<'_>, root: &str, path: &str) -> Option<Vec<String>> {
     let is_uri = root.contains("://");
     let begun_name = match begun {
         "" => Vec::new(),
-        // With %HH read.
         _ if is_uri => endpoint::parse(OsStr::new(&format!("{root}{begun}"))).ok()?.path,
         _ => begun.as_bytes().to_vec(),
     };
@@ -86,22 +82,23 @@ fn beneath(line: &Line<'_>, root: &str, path: &str) -> Option<Vec<String>> {
     Some(words.collect())
 }
 
-/// To terminals and to haul. Wildcards would mean other names too, and `host::x` means a module of rsync.
+/// Safe for terminals and haul: wildcards would mean other names, too, and `host::x` a module of rsync.
 fn is_only_a_name(name: &[u8], is_top: bool) -> bool {
     let is_plain = printable(name).as_bytes() == name && !name.iter().any(|byte| b"*?[".contains(byte));
     is_plain && !(is_top && (name.starts_with(b":") || name == b"~"))
 }
 
-/// How a far side is reached, by the flags that were typed and the settings of config.toml.
+/// How a far side is reached, by typed flags and config.toml.
 struct Known {
     reach: Reach,
     surroundings: Surroundings,
-    /// To ask there runs no program that was only typed.
+    /// True if asking runs no program that was only typed.
     is_harmless: bool,
 }
 
 impl Known {
-    /// `end`: the settings of its host count. `None`: flags or settings make no sense; the command itself will say so.
+    /// Applies the settings of `end`'s host. `None`: flags or settings make no sense, which the command itself will
+    /// say.
     fn of(line: &Line<'_>, end: &str) -> Option<Self> {
         let cp = line.root.find_subcommand("cp")?;
         let mut words: Vec<OsString> = vec!["haul".into(), "cp".into()];
@@ -133,7 +130,6 @@ impl Known {
         hosts.into_iter().map(move |host| format!("{user}{}", bracketed(host)))
     }
 
-    /// Daemons with a known key, as they stand behind `haul://`.
     fn daemons(&self) -> Vec<String> {
         let own = || self.surroundings.config_file("known_hosts");
         let Some(file) = self.reach.known_hosts.clone().or_else(own) else { return Vec::new() };
@@ -142,7 +138,6 @@ impl Known {
         names.map(|name| name.strip_suffix(&usual).map(str::to_owned).unwrap_or(name)).collect()
     }
 
-    /// Names in a directory of a far side that begin so.
     fn names(&self, far: Far, directory: Vec<u8>, begun: &[u8]) -> Option<Vec<FarName>> {
         let (carriage, ssh) = crate::far_side::options::ways(&self.reach).ok()?;
         let until = Instant::now() + PATIENCE;
@@ -167,12 +162,12 @@ impl Known {
     }
 }
 
-/// Asks a daemon for its names. Names that come after `until` are left out.
+/// Asks a daemon; names after `until` are left out.
 fn ask(request: Request, surroundings: &Surroundings, begun: Vec<u8>, until: Instant) -> Vec<FarName> {
     haul_transfer::hide_memory();
     let (sender, receiver) = sync_channel(MAX_OFFERS);
     let surroundings = surroundings.clone();
-    // A host that takes no connection keeps this thread; the process does not wait for it.
+    // A host that takes no connection keeps this thread, and the process does not wait for it.
     let asks = move || {
         let mut take = |piece| {
             let Piece::Line(Told::Entry { path, facts }) = piece else { return ControlFlow::Continue(()) };
@@ -194,7 +189,6 @@ fn ask(request: Request, surroundings: &Surroundings, begun: Vec<u8>, until: Ins
     std::iter::from_fn(|| receiver.recv_timeout(left()).ok()).take(MAX_OFFERS).collect()
 }
 
-/// Says nothing, and gives up in time.
 struct Silent {
     until: Instant,
 }

@@ -1,34 +1,28 @@
-//! What the word at the cursor is, by the definitions of the flags.
+//! What the word at the cursor is, by the flags' definitions.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::{Arg, ArgAction, Command};
 
-/// A command line up to the word at the cursor.
 pub struct Line<'a> {
-    /// The definitions of all commands.
     pub root: &'a Command,
-    /// The command that the words name.
     pub command: &'a Command,
-    /// Flags with their values, in the order typed.
     pub given: Vec<(&'a Arg, OsString)>,
-    /// A flag whose value comes next.
     awaited: Option<&'a Arg>,
     operands: usize,
     /// Behind `--` nothing is a flag.
     is_escaped: bool,
 }
 
-/// A flag, and its value if that stands in the same word, with all of the word that is before it.
+/// A flag; and, in the same word, its value with what stands before it.
 type FlagOfWord<'a> = (&'a Arg, Option<(String, OsString)>);
 
-/// The kind of word at the cursor.
 pub enum Slot<'a> {
     Nothing,
     Command,
     Flag,
-    /// The value of a flag. `lead`: the beginning of the word that is not part of the value, as in `--cipher=`.
+    /// A flag's value. `lead` is the word's beginning before it, as in `--cipher=`.
     Value {
         arg: &'a Arg,
         lead: String,
@@ -39,7 +33,7 @@ pub enum Slot<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The words between the name of the program and the cursor. `root` is built.
+    /// The words between program and cursor. `root` is built.
     pub fn read(root: &'a Command, words: &[OsString]) -> Self {
         let mut line = Self { root, command: root, given: Vec::new(), awaited: None, operands: 0, is_escaped: false };
         words.iter().for_each(|word| line.take(word));
@@ -71,7 +65,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The flags of a word. The last may have its value there. `None`: there is no such flag.
+    /// The flags of a word, the last perhaps with its value. `None`: there is no such flag.
     fn flags(&self, word: &OsStr) -> Option<Vec<FlagOfWord<'a>>> {
         let command = self.command;
         let value = |at: usize| -> Option<(String, OsString)> {
@@ -101,7 +95,6 @@ impl<'a> Line<'a> {
         Some(flags)
     }
 
-    /// Finds the kind of this word at the cursor.
     pub fn slot(&self, word: &OsStr) -> Slot<'a> {
         if let Some(arg) = self.awaited {
             return Slot::Value { arg, lead: String::new() };
@@ -127,7 +120,6 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The command reaches a far side, and its operands are places.
     pub fn reaches(&self) -> bool {
         self.command.get_arguments().any(|arg| arg.get_id() == "ssh_config")
     }
@@ -145,7 +137,6 @@ mod tests {
     use super::*;
     use crate::commands::Typed;
 
-    /// Describes the last word, and the flags before it.
     fn read(line: &str) -> String {
         let mut root = Typed::command();
         root.build();

@@ -1,4 +1,4 @@
-//! Names of hosts in the files of ssh: `Host` lines of its configuration, known hosts that are not hashed, `/etc/hosts`.
+//! Hosts' names in ssh's files: `Host` lines, known hosts that are not hashed, `/etc/hosts`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,18 +6,17 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Longest file that is looked into.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Files that configurations take in, one after the other.
+/// Files read because of `Include`.
 const MAX_FILES: usize = 256;
 
-/// As deep as ssh follows `Include` (readconf.c, READCONF_MAX_DEPTH).
+/// ssh's own depth of `Include` (readconf.c, READCONF_MAX_DEPTH).
 const MAX_DEPTH: usize = 16;
 
 const SYSTEM_KNOWN_HOSTS: [&str; 2] = ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"];
 
-/// The hosts that the user's ssh knows by name. `named` is the configuration of `-F`, which replaces the usual files.
+/// Hosts that the user's ssh knows by name. `named`, from `-F`, replaces the usual files.
 pub fn hosts(home: Option<&Path>, named: Option<&Path>) -> BTreeSet<String> {
     let mut reader = Reader::of(home);
     match named {
@@ -36,7 +35,7 @@ pub fn hosts(home: Option<&Path>, named: Option<&Path>) -> BTreeSet<String> {
     reader.hosts
 }
 
-/// Whether ssh runs no program because of this configuration and all that it takes in. What cannot be read to its end may do so.
+/// Whether ssh runs no program because of this configuration and its includes. An unreadable end may run one.
 pub fn runs_nothing(home: Option<&Path>, named: &Path) -> bool {
     let mut reader = Reader::of(home);
     reader.configuration(named, &relative_to(home), MAX_DEPTH);
@@ -98,12 +97,10 @@ const HARMLESS: [&str; 47] = [
     "UserKnownHostsFile",
 ];
 
-/// The directory that a relative `Include` of the user begins in.
 fn relative_to(home: Option<&Path>) -> PathBuf {
     home.map(|home| home.join(".ssh")).unwrap_or_default()
 }
 
-/// Reads a file. The text is empty if the file cannot be read.
 fn text_of(file: &Path) -> String {
     let mut bytes = Vec::new();
     let is_file = fs::metadata(file).is_ok_and(|found| found.is_file());
@@ -118,7 +115,7 @@ struct Reader<'a> {
     hosts: BTreeSet<String>,
     known_hosts: Vec<PathBuf>,
     files_left: usize,
-    /// A setting runs a program, or may do so as far as it is known here.
+    /// A setting runs a program, or may do so.
     may_run_programs: bool,
 }
 
@@ -128,9 +125,9 @@ impl<'a> Reader<'a> {
         Self { home, hosts, known_hosts, files_left: MAX_FILES, may_run_programs: false }
     }
 
-    /// ssh_config(5). `base`: where relative paths of `Include` begin.
+    /// Reads ssh_config(5). `base` is where a relative `Include` begins.
     fn configuration(&mut self, file: &Path, base: &Path, depth: usize) {
-        // ssh also reads what is no file, such as a FIFO.
+        // ssh also reads a FIFO and its like.
         let is_whole = fs::metadata(file).map_or(true, |found| found.is_file() && found.len() <= MAX_BYTES);
         self.may_run_programs |= depth == 0 || self.files_left == 0 || !is_whole;
         if depth == 0 || self.files_left == 0 {
@@ -186,13 +183,12 @@ fn setting(line: &str) -> Option<(String, Vec<String>)> {
     Some((key.to_ascii_lowercase(), shlex::split(values)?))
 }
 
-/// Names without wildcards, and without what no host name has.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte);
     !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_plain)
 }
 
-/// The first field of each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Hashed names and revoked keys are no hosts.
+/// The first field of each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT), without hashed names and revoked keys.
 fn hosts_of_known_hosts(text: &str) -> Vec<String> {
     let fields = text.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -202,7 +198,7 @@ fn hosts_of_known_hosts(text: &str) -> Vec<String> {
             word => Some(word),
         }
     });
-    // A port that is not 22 stands behind a name in brackets. Which port, ssh's configuration has to say.
+    // A port other than 22 stands behind a name in brackets; ssh's configuration knows it.
     let name = |name: &str| match name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, _)) => name.to_owned(),
         None => name.to_owned(),
@@ -210,7 +206,7 @@ fn hosts_of_known_hosts(text: &str) -> Vec<String> {
     fields.flat_map(|field| field.split(',')).map(name).filter(|name| is_name(name)).collect()
 }
 
-/// hosts(5), without this machine and groups of machines.
+/// hosts(5), without this machine and groups.
 fn hosts_of_etc_hosts(text: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| {
         let mut words = line.split('#').next()?.split_ascii_whitespace();
@@ -220,7 +216,6 @@ fn hosts_of_etc_hosts(text: &str) -> Vec<String> {
     lines.flatten().filter(|name| is_name(name) && !name.starts_with("ip6-")).map(str::to_owned).collect()
 }
 
-/// The paths that a path with `*` and `?` stands for, in their order.
 fn matching(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in path.components() {

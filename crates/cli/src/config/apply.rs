@@ -1,7 +1,7 @@
-//! Puts settings of the file in front of a command line, so that one parser judges both.
+//! Puts the file's settings in front of a command line, so one parser judges both.
 //!
-//! The command line wins over the host, the host over the defaults. A setting that excludes a flag that was typed is
-//! left out. Of a flag that may be repeated all values count, the typed ones first.
+//! The command line wins over the host, the host over the defaults. A setting that excludes a typed flag is left out. A
+//! repeated flag keeps all values, typed ones first.
 
 use std::ffi::{OsStr, OsString};
 
@@ -13,15 +13,14 @@ use crate::config::file::{Config, Given, Setting};
 use crate::far_side::endpoint;
 use crate::flags::headings::{REACH, TRAVEL};
 
-/// A setting that counts for a command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen<'a> {
     pub setting: &'a Setting,
-    /// The host of the section that has it; none for a default.
+    /// The host of its section; `None` for a default.
     pub host: Option<&'a str>,
 }
 
-/// Pairs that exclude each other by their meaning, beside those that the definitions of the flags name.
+/// Pairs that exclude each other by meaning, beyond the flags' definitions.
 const PAIRS: [(&str, &str); 5] = [
     ("verify", "no_flush"),
     ("verify", "trust_journal"),
@@ -30,7 +29,7 @@ const PAIRS: [(&str, &str); 5] = [
     ("quiet", "verbose"),
 ];
 
-/// Settings for these hosts. Of a setting in several places the one of the last host counts, the target's.
+/// Settings for these hosts. The last host, the target's, wins.
 pub fn choose<'a>(config: &'a Config, hosts: &[String], command: &Command, typed: &[&Arg]) -> Vec<Chosen<'a>> {
     let of_hosts = hosts.iter().rev().filter_map(|host| config.hosts.get_key_value(host));
     let levels = of_hosts.map(|(host, settings)| (Some(host.as_str()), settings));
@@ -51,7 +50,7 @@ pub fn choose<'a>(config: &'a Config, hosts: &[String], command: &Command, typed
     chosen
 }
 
-/// The flag of a setting. Other commands than `cp` share the flags for connections with it.
+/// Other commands share `cp`'s flags for connections.
 fn flag<'c>(command: &'c Command, setting: &Setting) -> Option<&'c Arg> {
     let arg = command.get_arguments().find(|arg| *arg.get_id() == setting.flag)?;
     let is_shared = matches!(arg.get_help_heading(), Some(TRAVEL | REACH));
@@ -69,7 +68,6 @@ pub fn typed_flags<'c>(command: &'c Command, matches: &ArgMatches) -> Vec<&'c Ar
     command.get_arguments().filter(is_typed).collect()
 }
 
-/// Hosts of the ends that were typed, in their order.
 pub fn hosts(command: &Command, matches: &ArgMatches) -> Vec<String> {
     let named = command.get_positionals().flat_map(|arg| {
         let names = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
@@ -79,7 +77,7 @@ pub fn hosts(command: &Command, matches: &ArgMatches) -> Vec<String> {
     named.collect()
 }
 
-/// Where a host stands without a colon, or the name of an end.
+/// A host without a colon, or a named end.
 pub fn hosts_named(name: &OsStr) -> Vec<String> {
     let mut with_colon = name.to_owned();
     if !name.as_encoded_bytes().contains(&b':') {
@@ -88,7 +86,6 @@ pub fn hosts_named(name: &OsStr) -> Vec<String> {
     hosts_of(&with_colon)
 }
 
-/// The hosts that an end names.
 pub fn hosts_of(name: &OsStr) -> Vec<String> {
     let host = |far: &Far| match far {
         Far::Ssh { host, .. } | Far::Haul { host, .. } => host.clone(),
@@ -99,8 +96,8 @@ pub fn hosts_of(name: &OsStr) -> Vec<String> {
     }
 }
 
-/// The settings as arguments. Values of a repeated flag that were typed come first, and once more in their own place:
-/// ssh takes the first value of an option.
+/// The settings as arguments. Typed values of a repeated flag come before them and in their own place, because ssh
+/// takes an option's first value.
 pub fn arguments(chosen: &[Chosen<'_>], command: &Command, matches: &ArgMatches) -> Vec<OsString> {
     let mut repeated = Vec::new();
     let mut settings = Vec::new();
@@ -140,7 +137,7 @@ fn argument(arg: &Arg, value: Option<&OsStr>) -> OsString {
     text
 }
 
-/// Which setting the parser refuses, and why: each alone, then all together.
+/// Finds the refused setting: tries each alone, then all together.
 pub fn blame(config: &Config, chosen: &[Chosen<'_>], cp: &Command) -> Option<Error> {
     let parse = |some: &[Chosen<'_>]| {
         let args = arguments(some, cp, &ArgMatches::default());
@@ -165,7 +162,6 @@ mod tests {
     use super::*;
     use crate::config::settings::tests::{cp, read};
 
-    /// The arguments that a file adds to a command line.
     fn added(text: &str, line: &[&str]) -> String {
         let (config, mut cp) = (read(text), cp());
         let matches = cp.try_get_matches_from_mut([&["cp"], line].concat()).unwrap();

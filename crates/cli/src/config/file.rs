@@ -1,4 +1,4 @@
-//! Reads `~/.config/haul/config.toml`, and says file and line of what is wrong in it.
+//! Reads `~/.config/haul/config.toml`; errors name file and line.
 //!
 //! ```toml
 //! [defaults]                  # flags of `haul cp`; --rate 1Gbit is rate = "1Gbit", --compress is compress = true
@@ -27,10 +27,9 @@ use crate::far_side::endpoint::{self, NamedEnd};
 use crate::flags::headings::{REACH, SAID, TRAVEL, WHAT, WRITE};
 use crate::text::printable::printable;
 
-/// The file as it stands.
 #[derive(Debug, Default)]
 pub struct Config {
-    /// The path of the file, which need not exist.
+    /// The file need not exist.
     pub path: PathBuf,
     pub defaults: Vec<Setting>,
     pub hosts: BTreeMap<String, Vec<Setting>>,
@@ -41,22 +40,19 @@ pub struct Config {
 pub struct Setting {
     /// The name in the file.
     pub key: String,
-    /// The name in the definitions of the flags.
+    /// The name in the flags' definitions.
     pub flag: clap::Id,
     pub given: Given,
     pub line: usize,
 }
 
-/// The setting of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// A flag without a value, on or off.
     Switch(bool),
-    /// One value, or several for a flag that may be repeated.
+    /// Several values, for a repeated flag.
     Values(Vec<String>),
 }
 
-/// A named end as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     pub written: String,
@@ -64,22 +60,22 @@ pub struct End {
     pub line: usize,
 }
 
-/// A thousand hosts with ten settings each take a quarter of it.
+/// A thousand hosts with ten settings take a quarter.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The file may set these flags of those that say what is copied. Flags that leave out or delete entries stand on the
-/// command line, where the user sees them.
+/// The file may set these flags of what is copied. Flags that leave out or delete entries stay on the command line,
+/// where the user sees them.
 const WHAT_HABITS: [&str; 8] = ["archive", "owner", "group", "perms", "numeric_ids", "hard_links", "xattrs", "acls"];
 
-/// Belongs to one copy, or is a view of it.
+/// Flags that belong to one copy, or only show it.
 const OF_ONE_COPY: [&str; 8] =
     ["manifest_out", "stripe_dir", "json", "help", "human_readable", "detach", "detached_as", "no_config"];
 
-/// Names that mean something else before a colon.
+/// Names with another meaning before a colon.
 const TAKEN: [&str; 6] = ["zero", "null", "stripes", "ssh", "scp", "haul"];
 
 impl Config {
-    /// Reads the file. One that is not there says nothing.
+    /// A missing file has no settings.
     pub fn read(path: &Path, cp: &clap::Command) -> Result<Self, Error> {
         let empty = Self { path: path.to_owned(), ..Self::default() };
         let Some(text) = text_of(path)? else { return Ok(empty) };
@@ -113,13 +109,12 @@ impl Config {
         Ok(config)
     }
 
-    /// Names the file and the line of a setting.
     pub fn place(&self, line: usize) -> String {
         format!("{}:{line}", printable(self.path.as_os_str().as_encoded_bytes()))
     }
 }
 
-/// The text. As ssh with its configuration, we refuse a file that others may write or replace: it can name programs to be started.
+/// Refuses a file that others may write or replace, as ssh does: it can name programs to start.
 fn text_of(path: &Path) -> Result<Option<String>, Error> {
     let named = || printable(path.as_os_str().as_encoded_bytes());
     let failed = |why: String| Error::new(Fault::Usage, format!("cannot use {}", named())).because(why);
@@ -136,7 +131,6 @@ fn text_of(path: &Path) -> Result<Option<String>, Error> {
     Ok(Some(text))
 }
 
-/// The file that is being read, and the flags that it may set.
 struct Reading<'a> {
     path: &'a Path,
     text: &'a str,
@@ -236,7 +230,6 @@ impl Reading<'_> {
     }
 }
 
-/// Flags that the file may set.
 pub fn settable(cp: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
     cp.get_arguments().filter(|arg| {
         let id = arg.get_id().as_str();
@@ -249,7 +242,7 @@ pub fn settable(cp: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
     })
 }
 
-/// The name of a flag in the file: its long form, else what it is called in the definitions.
+/// A flag's name in the file: its long form, else its id.
 pub fn word(arg: &clap::Arg) -> String {
     arg.get_long().map_or_else(|| arg.get_id().as_str().replace('_', "-"), str::to_owned)
 }
@@ -270,7 +263,6 @@ pub mod tests {
     use super::*;
     use crate::config::settings::tests::cp;
 
-    /// The file c.toml of these lines.
     pub fn read(text: &str) -> Result<Config, Error> {
         Config::parse(text, Config { path: "c.toml".into(), ..Config::default() }, &cp())
     }
@@ -328,7 +320,6 @@ pub mod tests {
             assert_eq!(Config::read(&path, &cp()).is_ok(), is_fine, "{mode:o}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        // Others may put another file there.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let refused = Config::read(&path, &cp()).unwrap_err();
         assert_eq!(refused.hint, Some(format!("chmod go-w {}", dir.path().display())));

@@ -1,4 +1,4 @@
-//! `haul config`: each setting, and where it comes from. `settings.rs` puts the settings into the command lines of all commands.
+//! `haul config`: each setting and its origin. `settings.rs` applies them to all commands.
 
 mod apply;
 mod file;
@@ -18,7 +18,6 @@ use crate::json::line::to_line;
 use crate::process::{ending, output};
 use crate::text::printable::printable;
 
-/// Prints the settings.
 pub fn run(typed: &ConfigArgs, definitions: clap::Command) -> ExitCode {
     match shown(typed, definitions) {
         Ok(shown) => {
@@ -29,7 +28,6 @@ pub fn run(typed: &ConfigArgs, definitions: clap::Command) -> ExitCode {
     }
 }
 
-/// The output of `haul config`.
 #[derive(Debug, Serialize)]
 struct Shown {
     event: &'static str,
@@ -62,7 +60,7 @@ fn shown(typed: &ConfigArgs, mut command: clap::Command) -> Result<Shown, Error>
     let cp = settings::cp_of(&command);
     let config = Config::read(&path, cp)?;
     settings::name_ends(&config);
-    // A copy looks only at what counts for it. Here all values are judged.
+    // Here all values are judged, those for other hosts too.
     for (host, settings) in
         config.hosts.iter().map(|(host, all)| (Some(host.as_str()), all)).chain([(None, &config.defaults)])
     {

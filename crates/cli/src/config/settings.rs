@@ -1,4 +1,4 @@
-//! The user's settings: the command line is parsed, what the file adds to it is put in front, and both are parsed again.
+//! Parses the command line, puts the file's settings in front, and parses again.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,16 +11,14 @@ use crate::config::apply;
 use crate::config::file::Config;
 use crate::far_side::endpoint;
 
-/// Why there is no command to carry out.
 #[derive(Debug)]
 pub enum Refused {
-    /// The command line, or a question for help.
+    /// A wrong command line, or a question for help.
     CommandLine(clap::Error),
-    /// The file. `json`: who asked wants JSON.
+    /// `json` is true if the command asked for JSON.
     Settings { error: Error, json: bool },
 }
 
-/// The command line, with the settings of the file for it.
 pub fn matches(args: Vec<OsString>, mut command: clap::Command) -> Result<ArgMatches, Refused> {
     let typed = command.try_get_matches_from_mut(&args).map_err(Refused::CommandLine)?;
     match with_settings(&args, &mut command, &typed) {
@@ -33,12 +31,12 @@ pub fn matches(args: Vec<OsString>, mut command: clap::Command) -> Result<ArgMat
     }
 }
 
-/// The hosts that these ends name. With the same hosts a command has the same settings.
+/// The ends' hosts, which alone decide a command's settings.
 pub fn hosts_of(ends: &[OsString]) -> Vec<String> {
     ends.iter().flat_map(|end| apply::hosts_of(end)).collect()
 }
 
-/// None: the file has nothing to say to this command.
+/// `None`: the file has no setting for this command.
 fn with_settings(
     args: &[OsString],
     command: &mut clap::Command,
@@ -57,7 +55,6 @@ fn with_settings(
         return Ok(None);
     }
     let settings = apply::arguments(&chosen, sub, of_sub);
-    // The name of the program, the command, then flags.
     let line = args[..2].iter().cloned().chain(settings).chain(args[2..].iter().cloned());
     let blamed = cp_of(command).clone();
     match command.try_get_matches_from_mut(line) {
@@ -69,7 +66,6 @@ fn with_settings(
     }
 }
 
-/// Commands that reach a far side share the flags for that.
 fn reaches(command: &clap::Command) -> bool {
     command.get_arguments().any(|arg| arg.get_id() == "ssh_config")
 }
@@ -94,14 +90,12 @@ pub mod tests {
     use crate::commands::Typed;
     use crate::config::file;
 
-    /// The definitions of `haul cp`.
     pub fn cp() -> clap::Command {
         let mut command = Typed::command();
         command.build();
         cp_of(&command).clone()
     }
 
-    /// A file of these lines.
     pub fn read(text: &str) -> Config {
         file::tests::read(text).unwrap()
     }

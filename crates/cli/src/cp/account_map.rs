@@ -1,27 +1,24 @@
-//! `--usermap`, `--groupmap` and `--chown` as in rsync: `0-99:nobody,wayne:admin,*:normal`, and `USER:GROUP`.
+//! `--usermap`, `--groupmap` and `--chown` as in rsync: `0-99:nobody,wayne:admin,*:normal`, `USER:GROUP`.
 
 use haul_job::{AccountRule, Accounts};
 
-/// The rules of one `--usermap` or `--groupmap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountMap(pub Vec<AccountRule>);
 
-/// `--chown`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
-    /// A name or number.
+    /// A name or number, as is the group.
     pub user: Option<Vec<u8>>,
-    /// A name or number.
     pub group: Option<Vec<u8>>,
 }
 
-/// More than one far side takes.
+/// A far side takes fewer.
 const MAX_RULES: usize = 1000;
 
-/// The rules, in the order typed.
+/// Reads the rules, in the order typed.
 ///
 /// # Errors
-/// What cannot be read.
+/// A rule of another form, or more than [`MAX_RULES`].
 pub fn parse(text: &str) -> Result<AccountMap, String> {
     let wrong = || format!("'{text}' is no map as in rsync: FROM:TO,FROM:TO with names, numbers, LOW-HIGH or '*'");
     let rule = |part: &str| {
@@ -42,10 +39,10 @@ fn accounts(from: &str) -> Option<Accounts> {
     (first <= last).then_some(Accounts::Numbers { first, last })
 }
 
-/// The user and the group.
+/// Reads `USER:GROUP`.
 ///
 /// # Errors
-/// What cannot be read.
+/// Several colons, or neither user nor group.
 pub fn parse_chown(text: &str) -> Result<Ownership, String> {
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
     let some = |name: &str| (!name.is_empty()).then(|| name.into());

@@ -1,4 +1,4 @@
-//! Carries one job out: runs it, and again after what may pass, and shows its end.
+//! Runs one job, and again after what may pass, and shows its end.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,31 +24,24 @@ use crate::report::kept::{self, Kept, SoFar};
 use crate::report::outages::of_outages;
 use crate::text::failure;
 
-/// Carries a job out, one try at a call.
 pub type Run<'a> = dyn FnMut(&Job, Arc<dyn Observer>) -> Result<Report, Error> + 'a;
 
-/// A job's flags and observers, and the function that makes one try.
 pub struct Carry<'a> {
     pub typed: &'a Cp,
-    /// Is told how the copy ends.
     pub on_end: &'a Arc<OnEnd>,
-    /// The flag that the signals set.
     pub interrupted: Arc<AtomicBool>,
-    /// `--stop-after`, `--stop-at`.
     pub stops_at: Option<SystemTime>,
     /// The far side was there before: its name is right.
     pub known: bool,
     pub run: &'a mut Run<'a>,
 }
 
-/// A job that has come to its end.
 pub struct Done {
     pub code: u8,
-    /// `None`: standard output was lost while the job ran.
+    /// `None`: standard output was lost meanwhile.
     pub report: Option<Report>,
 }
 
-/// Carries one job out, and shows its end if it went to its end.
 pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, Box<Error>> {
     let Carry { typed, on_end, interrupted, stops_at, known, run } = carry;
     let failed = Box::new;
@@ -60,7 +53,7 @@ pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, 
     if let View::Json(json) = &**view {
         json.start(job);
     }
-    // Standard output that fails now would also fail at the end, after hours.
+    // A broken standard output would fail the copy only at its end, after hours.
     if let Some(error) = output::lost() {
         return Err(failed(error));
     }
@@ -99,10 +92,10 @@ pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, 
         retries.has_reached();
     }
     let ended = run_with_patience(job, retries, &watcher, started, run).map_err(|error| watcher.named(error));
-    // Kept files are written first: a reader of our output may pause for long.
+    // Kept files come first: our output's reader may pause for long.
     let listed = match (&ended, &watcher.manifest) {
         (Ok(_), Some(manifest)) => manifest.finish(),
-        // Ends here and not in `drop`: a thread of the job may still hold the watcher when the process ends.
+        // A thread of the job may hold the watcher when the process ends, so `drop` is too late.
         (Err(_), Some(manifest)) => {
             manifest.discard();
             Ok(())
@@ -111,7 +104,7 @@ pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, 
     };
     let code = match (&ended, &listed) {
         (Err(error), _) => failure::of_fault(error.fault).code,
-        // A failure of the data matters more than a failure of its list.
+        // A failure of the data matters more than one of its list.
         (Ok(report), listed) => match (failure::of_report(report).code, listed) {
             (0, Err(error)) => failure::of_fault(error.fault).code,
             (code, _) => code,
@@ -130,12 +123,12 @@ pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, 
     Ok(Done { code, report: Some(report) })
 }
 
-/// Lines of a manifest that a reader of standard output has seen cannot be taken back, so that copy is tried once.
+/// A reader of standard output has seen the manifest's lines, so such a copy is tried once.
 fn retries(typed: &Cp) -> Retries {
     Retries::new(if manifest_aside(typed) { Some(Patience::Never) } else { typed.retry })
 }
 
-/// Runs the job, and again after what may pass. The journal at the target keeps what the tries before have brought.
+/// Tries again after faults that may pass; the target's journal keeps earlier data.
 fn run_with_patience(
     job: &Job,
     mut retries: Retries,
@@ -144,7 +137,6 @@ fn run_with_patience(
     run: &mut Run<'_>,
 ) -> Result<Report, Error> {
     let mut earlier = Earlier::default();
-    // As the views know it.
     let mut limit = job.carriage.rate_bytes_per_s;
     loop {
         watcher.begin_try()?;
@@ -184,7 +176,6 @@ fn run_with_patience(
 /// How often a pause looks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Keeps the report for `haul why`. If this fails, the copy is still a success.
 fn kept_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) -> Kept {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let named = |endpoint| values::named(&written::text(endpoint));
@@ -208,7 +199,6 @@ fn kept_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar
 /// A shell may expand a wildcard to thousands.
 const SOURCES_KEPT: usize = 100;
 
-/// Receives the events of the job.
 struct Watcher {
     view: Arc<View>,
     on_end: Arc<OnEnd>,
@@ -216,12 +206,10 @@ struct Watcher {
     manifest: Option<ManifestOut>,
     so_far: Mutex<SoFar>,
     this_try: Mutex<ThisTry>,
-    /// By the clock of this host, of all tries.
+    /// All tries' outages, by this host's clock.
     outages: Mutex<OutageGathering>,
     interrupted: Arc<AtomicBool>,
-    /// `--log-file`.
     logs: bool,
-    /// `--stop-after`, `--stop-at`.
     stops_at: Option<SystemTime>,
     rate: RateNow,
 }
@@ -237,7 +225,7 @@ impl Watcher {
         self.stops_at.is_some_and(|at| SystemTime::now() >= at)
     }
 
-    /// Names an interruption by the clock as such.
+    /// Marks an interruption by the clock.
     fn named(&self, error: Error) -> Error {
         if error.fault != Fault::Interrupted || self.interrupted.load(Ordering::Relaxed) || !self.is_time_over() {
             return error;
@@ -246,7 +234,6 @@ impl Watcher {
             .try_this("run the same command again to go on: what is verified is not sent again")
     }
 
-    /// Forgets the try before, also what it wrote into the manifest.
     fn begin_try(&self) -> Result<(), Error> {
         *self.this_try.lock().unwrap_or_else(PoisonError::into_inner) = ThisTry::default();
         self.manifest.as_ref().map_or(Ok(()), ManifestOut::begin_again)
@@ -338,13 +325,12 @@ impl Word for Event {
             Event::Item(item) => size_of_val(&**item) + item.path.len() + item.link.as_ref().map_or(0, Vec::len),
             Event::Failed { path, why } | Event::Skipped { path, why } => path.len() + why.len(),
             Event::Warning { text } => text.len(),
-            // Few of them come.
             _ => 0,
         };
         size_of::<Self>() + words
     }
 
-    /// Newer totals and a newer state of the path replace older ones that still wait.
+    /// New totals and path states replace those that still wait.
     fn replaces(&self, before: &Self) -> bool {
         match (self, before) {
             (Event::Progress(_), Event::Progress(_)) => true,

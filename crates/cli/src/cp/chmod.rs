@@ -1,14 +1,13 @@
-//! `--chmod` as in rsync: `D750,Fgo-w,u=rwX`. `D` is for directories alone, `F` for all else.
+//! `--chmod` as in rsync: `D750,Fgo-w,u=rwX`; `D` is for directories alone, `F` for all else.
 
 use haul_job::ModeChange;
 
-/// All bits of a mode.
 const ALL: u32 = 0o7777;
 
-/// The changes, in the order typed.
+/// Reads the changes, in the order typed.
 ///
 /// # Errors
-/// What cannot be read.
+/// A change of another form.
 pub fn parse(text: &str) -> Result<Changes, String> {
     let wrong = || format!("'{text}' is no change of modes as in rsync: 644, D750, F640, u=rwX, go-w, Dg+s");
     let umask = umask();
@@ -16,11 +15,10 @@ pub fn parse(text: &str) -> Result<Changes, String> {
     changes.filter(|changes| changes.len() <= MAX_CHANGES).map(Changes).ok_or_else(wrong)
 }
 
-/// The changes that one `--chmod` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes(pub Vec<ModeChange>);
 
-/// A command line has a handful of changes; the bound keeps a job small on the wire.
+/// A job stays small on the wire.
 const MAX_CHANGES: usize = 64;
 
 fn change(part: &str, umask: u32) -> Option<ModeChange> {
@@ -59,7 +57,7 @@ fn change(part: &str, umask: u32) -> Option<ModeChange> {
             _ => return None,
         }
     }
-    // Without a who it is for all, as far as the umask allows.
+    // Without a who, the umask limits a change for all.
     let (places, mask) = if places == 0 { (0o111, !umask) } else { (places, !0) };
     let bits = ((places * bits) & mask) | top;
     let change = |keep, add| Some(ModeChange { files, directories, keep, add, only_if_executable });
@@ -70,7 +68,7 @@ fn change(part: &str, umask: u32) -> Option<ModeChange> {
     }
 }
 
-/// Reads the umask of this process. Without `/proc` it is 022.
+/// Without `/proc` the umask is 022.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -103,7 +101,7 @@ mod tests {
         ] {
             assert_eq!((of_file(text, 0o664), of_directory(text, 0o777)), (file, directory), "{text}");
         }
-        // As chmod(1) and rsync 3.5.
+        // chmod(1) and rsync 3.5 do the same.
         assert_eq!(of_file("a+s", 0o755), 0o6755);
         assert_eq!((of_file("a-s", 0o6755), of_file("a=rx", 0o6755), of_file("a=s", 0o755)), (0o755, 0o6555, 0o6000));
         assert_eq!(of_file("go+X", 0o700), 0o711, "it may be executed by somebody");

@@ -1,4 +1,4 @@
-//! The closing lines: one on standard output with the result; on standard error the entries that are missing.
+//! The closing lines: the result on standard output, missing entries on standard error.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,12 @@ use crate::text::figures::{bytes, count, counted, duration, rate};
 use crate::text::printable::{printable, printable_path};
 use crate::text::proof::as_read;
 
-/// The one closing line, without newline.
 pub fn closing_line(report: &Report) -> String {
-    // `haul why` is mentioned only if a setting can help.
     let look = if report.remedies.iter().any(Remedy::is_a_setting) { " (see 'haul why')" } else { "" };
     line(report, look)
 }
 
-/// With `-v`, of a tree: its hash, as `haul hash -m` and the manifest have it.
+/// A tree's hash, as `haul hash -m` and the manifest have it; with `-v`.
 pub fn tree_line(report: &Report) -> Option<String> {
     if report.dry_run || report.root_files < 2 {
         return None;
@@ -30,7 +28,6 @@ pub fn tree_line(report: &Report) -> Option<String> {
     Some(format!("tree BLAKE3 {} of {of}", hex(&report.root_blake3)))
 }
 
-/// The closing line inside `haul why`.
 pub fn summary(report: &Report) -> String {
     line(report, "")
 }
@@ -53,7 +50,6 @@ fn line(report: &Report, look: &str) -> String {
             bytes(report.bytes_moved),
             duration(report.elapsed)
         ));
-        // Of files without data there is no rate, and no lane carried any.
         if report.bytes_moved > 0 {
             parts.push(rate(report.bytes_moved as f64 / seconds));
         }
@@ -107,7 +103,6 @@ fn line(report: &Report, look: &str) -> String {
     parts.join(", ")
 }
 
-/// Counts the files that `--link-dest` and `--copy-dest` brought.
 fn of_references(report: &Report) -> Vec<String> {
     let part = |verb: &str, n| (n > 0).then(|| format!("{verb} {}", files(n)));
     let (linked, copied) =
@@ -142,8 +137,7 @@ fn dry_run_line(report: &Report) -> String {
     format!("{} (dry run, nothing was changed)", parts.join(", "))
 }
 
-/// Lines on standard error after a job that left something out; empty after a full success. `list` repeats the first
-/// failures, in case other lines came between.
+/// Lines on standard error after a job that left something out. `list` repeats the first failures.
 pub fn closing_failures(report: &Report, list: bool) -> String {
     let mut text = String::new();
     if report.failed == 0 && report.unverified == 0 {
@@ -169,7 +163,7 @@ pub fn closing_failures(report: &Report, list: bool) -> String {
     text
 }
 
-/// Files that have the sum that the server of the source gave of them.
+/// Files with the sum that the source's server gave.
 fn by_server(report: &Report) -> Option<String> {
     let sums = report.server_sums.filter(|sums| sums.files() > 0)?;
     let kinds = || join(sums.compared().map(|(kind, _)| kind.name()));
@@ -194,23 +188,22 @@ fn verification(report: &Report) -> Option<String> {
     if report.unverified > 0 {
         return Some(format!("{} NOT VERIFIED", counted(report.unverified, "entry", "entries")));
     }
-    // Nothing got its name: what arrived of it was compared, and counts for nothing yet.
+    // Nothing got its name, so what was compared counts for nothing yet.
     if report.files_moved == 0 {
         return None;
     }
-    // One file: what `b3sum` prints. The hash of a list of files says nothing to a person; `haul why` and JSON have it.
+    // One file's hash, as `b3sum` prints it. A list's hash stays with `haul why` and JSON.
     let how = match report.proof {
         Proof::BothEnds => on_disk(report),
         Proof::InOneBuffer if report.bytes_reread > 0 => on_disk(report),
         Proof::InOneBuffer => " as read".to_owned(),
         Proof::AsRead => format!("{} {}", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::Confirmed if report.bytes_reread > 0 => ", read back".to_owned(),
-        // The server hashes nothing: only what is read back is proved.
+        // The server hashes nothing: only data read back is proved.
         Proof::Confirmed => return Some(SIZE_ONLY.to_owned()),
         Proof::AsSent => return Some(as_sent(report)),
         Proof::AsStored => format!("{} ({})", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::ByStore => {
-            // What was read may have been compared with sums of its server, too.
             let read = report.verified_by_server().map(|kinds| join(kinds.into_iter().map(SumKind::name)));
             let read = read.map(|kinds| format!("{kinds} by the server and ")).unwrap_or_default();
             return Some(match report.only_blake3 {
@@ -242,7 +235,6 @@ fn as_sent(report: &Report) -> String {
 
 const SIZE_ONLY: &str = "size only: the server confirmed each write (--verify disk reads it back)";
 
-/// The result of reading back from the medium.
 fn on_disk(report: &Report) -> String {
     match (report.bytes_reread, report.chunks_repaired) {
         (0, _) => String::new(),
@@ -251,7 +243,6 @@ fn on_disk(report: &Report) -> String {
     }
 }
 
-/// Tells of the tries before this one.
 fn after_tries(report: &Report) -> Option<String> {
     let Earlier { tries, bytes_moved, elapsed } = report.earlier;
     (tries > 0).then(|| {
@@ -271,7 +262,7 @@ fn hex(hash: &[u8]) -> String {
     })
 }
 
-/// Data of earlier runs: whether it was read again, and with which result.
+/// Whether earlier runs' data was read again, and with which result.
 fn of_earlier_runs(report: &Report) -> Vec<String> {
     let mut parts = Vec::new();
     if report.bytes_read_again > 0 {
@@ -280,14 +271,14 @@ fn of_earlier_runs(report: &Report) -> Vec<String> {
     if report.bytes_trusted > 0 {
         parts.push(format!("{} of an earlier run not read again (--trust-journal)", bytes(report.bytes_trusted)));
     }
-    // With `--verify disk` the line about verification has it.
+    // `--verify disk` has it in its own line.
     if report.chunks_repaired > 0 && report.bytes_reread == 0 {
         parts.push(format!("{} had been changed and came again", counted(report.chunks_repaired, "chunk", "chunks")));
     }
     parts
 }
 
-/// Each host of the far end, and its part: `2 hosts (dtn1 55 %, dtn2 45 %)`.
+/// Each host's part: `2 hosts (dtn1 55 %, dtn2 45 %)`.
 fn hosts(report: &Report) -> String {
     let mut carried: Vec<(&str, u64)> = Vec::new();
     for (number, host) in &report.hosts {
@@ -346,7 +337,6 @@ pub mod tests {
 
     use super::*;
 
-    /// A full success over the network, the base of the tests.
     pub fn report() -> Report {
         Report {
             files_found: 1_234,

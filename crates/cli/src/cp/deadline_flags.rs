@@ -6,16 +6,13 @@ use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-/// When a copy shall be done, as somebody typed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// The next time that a clock in the local time zone shows this.
+    /// The next time that a local clock shows this.
     Clock(Time),
-    /// A day and a time in the local time zone.
     Local(DateTime),
     /// The same moment everywhere.
     At(Timestamp),
-    /// A time that counts from the start.
     Within(Duration),
 }
 
@@ -36,7 +33,7 @@ pub fn parse_by(text: &str) -> Result<Deadline, String> {
     })
 }
 
-/// Reads a local time. A text with a zone that names no moment is an error, not a local time.
+/// A text with a zone that names no moment is an error, not a local time.
 fn local(text: &str) -> Option<Deadline> {
     let has_zone = text.ends_with(['Z', 'z']) || text.rfind(['+', '[']).is_some();
     if has_zone { None } else { text.parse().map(Deadline::Local).ok() }
@@ -54,7 +51,6 @@ pub fn parse_within(text: &str) -> Result<Deadline, String> {
 }
 
 impl Deadline {
-    /// The moment, when it is `now` where the clocks show that of `now`. Why there is none, otherwise.
     pub fn moment(self, now: &Zoned) -> Result<SystemTime, String> {
         let zone = now.time_zone();
         let moment = match self {
@@ -78,7 +74,7 @@ impl Deadline {
     }
 }
 
-/// A time that the clocks skip in spring is an hour later, and one that they show twice in autumn the first of both.
+/// A time skipped in spring is an hour later; of two in autumn, the first counts.
 fn in_zone(local: DateTime, zone: &TimeZone) -> Result<Timestamp, String> {
     let zoned = zone.to_zoned(local).map_err(|error| format!("{local} is out of range: {error}"))?;
     Ok(zoned.timestamp())

@@ -1,4 +1,4 @@
-//! The flags of `haul cp`. `job.rs` turns them into a job.
+//! The flags of `haul cp`; `job.rs` turns them into a job.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::flags::values::{CipherName, send_route, whole, write_route};
 #[command(before_help = first_six(), after_help = CP_SHORT_HELP)]
 pub struct Cp {
     /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH, haul://HOST[:PORT]/PATH, sftp://[USER@]HOST/PATH, ftp://[USER@]HOST/PATH, s3://BUCKET/KEY, - (a stream)
-    // job.rs checks the count: `-h` alone must reach the help, and the message can name both sources and target.
+    // job.rs checks the count: `-h` alone must reach the help.
     #[arg(value_name = "SRC... DST", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<OsString>,
 
@@ -275,7 +275,7 @@ pub enum VerifyWhere {
     Disk,
 }
 
-/// The kernel's counters end at 1 GiB (RFC 7323). A connection with less than a few packets stands still.
+/// The kernel's counters end at 1 GiB (RFC 7323); below a few packets a connection stands still.
 const MIN_WINDOW_BYTES: u64 = 4 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 30;
 
@@ -300,7 +300,6 @@ fn parse_bwlimit(text: &str) -> Result<BwLimit, String> {
     rate::parse_bwlimit(text).map(BwLimit)
 }
 
-/// One day.
 const MAX_TIMEOUT_S: u64 = 86_400;
 
 const HABITS: &str = "Accepted for habit, always on";

@@ -1,13 +1,11 @@
-//! Flags of rsync and scp that haul does not have: what haul does instead, or which word it has for that.
+//! Flags of rsync and scp that haul lacks, with haul's way or word.
 
 use std::fmt::Write as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The flags that a word belongs to, and the word.
 type Word = (&'static [&'static str], &'static str);
 
-/// The words that follow `haul cp has no FLAG` and `hint:`.
 const WORDS: &[Word] = &[
     (
         &["--info", "--debug", "--stderr", "--msgs2stderr"],
@@ -84,7 +82,7 @@ const WORDS: &[Word] = &[
     (&["-B"], "of scp, haul has -3 -4 -6 -C -F -J -P -S -c (checksum) -i -l -o -p -q -r -v"),
 ];
 
-/// The message for a command line with a flag that haul does not have. `None`: clap's own message is right.
+/// The message for a flag that haul lacks; `None` leaves clap's own.
 pub fn words(error: &clap::Error) -> Option<String> {
     let flag = match error.get(ContextKind::InvalidArg)? {
         ContextValue::String(flag) => flag.as_str(),

@@ -1,9 +1,8 @@
-//! What stands before and behind the flags in the help of `haul cp`.
+//! Text before and behind the flags in the help of `haul cp`.
 
-/// A line as it is typed, and what it does.
 pub type Example = (&'static str, &'static str);
 
-/// The commands that most people need. Each line fits on a narrow terminal, so that nothing wraps.
+/// The commands most people need. Lines fit on a narrow terminal.
 pub const FIRST_SIX: [Example; 6] = [
     ("haul cp run42/ host:data/run42", "push; the same command again goes on"),
     ("haul cp host:data/run42/ run42", "pull"),
@@ -13,12 +12,10 @@ pub const FIRST_SIX: [Example; 6] = [
     ("haul why", "what limited the last copy"),
 ];
 
-/// Writes the first words of the help.
 pub fn first_six() -> String {
     FIRST_SIX.iter().fold("Examples:".to_owned(), |text, (line, words)| format!("{text}\n  {line:<38} {words}"))
 }
 
-/// After the flags of `haul cp -h`.
 pub const CP_SHORT_HELP: &str = "\
 A trailing slash on a source directory means its contents: 'haul cp dir
 host:to' makes to/dir, 'haul cp dir/ host:to' fills to. The whole help: haul cp
@@ -76,7 +73,7 @@ AGAIN
 EXIT STATUS
 ";
 
-/// The help ends with the table of exit codes, which lives in `text/failure.rs`.
+/// Ends with the exit codes of `text/failure.rs`.
 pub fn cp_long_help() -> String {
     format!("{CP_LONG_HELP}{}", crate::text::failure::exit_table())
 }

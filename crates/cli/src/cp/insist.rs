@@ -1,4 +1,4 @@
-//! Deletions that look like a mistake are made only if somebody insists: with `--force`, or by an answer at the terminal.
+//! Deletions that look like a mistake need `--force`, or an answer at the terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use haul_job::Report;
 use crate::cp::flags::Cp;
 use crate::text::figures::counted;
 
-/// Asks the person at the terminal whether to delete what the copy of this report has withheld. Nobody is asked where
-/// standard input or standard error is no terminal, in a dry run, with `--json` or `--quiet`, and after a failure.
+/// Asks whether to make the withheld deletions. Does not ask without a terminal, in a dry run, with `--json` or
+/// `--quiet`, or after a failure.
 pub fn asks_for_deletions(typed: &Cp, report: &Report, interrupted: &AtomicBool) -> bool {
     let others_failed = report.failed > 1;
     let is_heard = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -26,13 +26,13 @@ pub fn asks_for_deletions(typed: &Cp, report: &Report, interrupted: &AtomicBool)
     line(interrupted).is_some_and(|line| is_yes(&line))
 }
 
-/// A line of standard input; `None` once a signal has come. A read cannot be ended from outside, so a thread makes it.
+/// A line of standard input; `None` after a signal. A thread reads, because a read cannot be ended from outside.
 fn line(interrupted: &AtomicBool) -> Option<String> {
     const LOOK_EVERY: Duration = Duration::from_millis(100);
     let (tell, told) = mpsc::channel();
     let read = move || {
         let mut line = String::new();
-        // The terminal gives one line at a time, and bounds it (termios(3), canonical mode). What is no text is no yes.
+        // The terminal bounds a line (termios(3), canonical mode). Invalid text is no yes.
         let _ = io::stdin().read_line(&mut line);
         let _ = tell.send(line);
     };

@@ -1,4 +1,4 @@
-//! From the command line to the job: `Cp` becomes a [`Job`]. Flags are unknown past this point.
+//! Turns `Cp` into a [`Job`]; flags are unknown past this point.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ use crate::flags::lists::Lists;
 use crate::flags::values::CipherName;
 use crate::text::printable::printable;
 
-/// The job that `haul cp` describes. Reads the lists that its flags name.
+/// The job of `haul cp`. Reads the lists that its flags name.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     let Ends { mut sources, target, movers } = endpoints(&paths(typed)).map_err(|error| {
         // rsync's `-i` would have taken the source for a key.
@@ -44,7 +44,6 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
         check_verify_disk(typed, &target)?;
     }
     typed.rules.check(&target.place)?;
-    // The lists are read for each line of a batch.
     let stdin_taken_by = typed.batch.batch.as_ref().map(|_| BATCH);
     let mut lists = Lists { from0: typed.from0, stdin_taken_by };
     let (ssh, ssh_family) = ssh_options(&typed.reach)?;
@@ -75,7 +74,7 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
             .because("the listed paths are relative to it")
             .try_this("name the directory that holds them: haul cp --files-from LIST DIR TARGET"));
     }
-    // As with rsync: between two disks of one host, looking for what is there already costs as much as copying it.
+    // As with rsync: between two disks of one host, looking for existing data costs as much as copying it.
     let is_local = sources.iter().chain([&target]).all(|end| matches!(end.place, Place::Here(_)));
     let whole_file = typed.whole_file || (is_local && !typed.no_whole_file);
     let selection = Selection { whole_file, ..selection };
@@ -90,7 +89,7 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     })
 }
 
-/// The operands. What is only listed goes nowhere: as with rsync, the last of several is a target that is not looked at.
+/// The operands. Of a mere listing, the last of several is an unused target, as with rsync.
 fn paths(typed: &Cp) -> Cow<'_, [OsString]> {
     match &typed.paths[..] {
         [sources @ .., _] if typed.lines.list_only => {
@@ -107,7 +106,7 @@ pub fn read_batch(file: &OsStr) -> Result<Vec<u8>, Error> {
     Lists { from0: false, stdin_taken_by: None }.read(BATCH, file)
 }
 
-/// Without a flush, the data may not be on the medium yet.
+/// Reading back needs a flush: without it, data may not be on the medium.
 fn check_verify_disk(typed: &Cp, target: &Endpoint) -> Result<(), Error> {
     if typed.no_flush {
         return Err(usage("--verify disk and --no-flush exclude each other")
@@ -125,7 +124,7 @@ fn check_verify_disk(typed: &Cp, target: &Endpoint) -> Result<(), Error> {
     Ok(())
 }
 
-/// The two ends of a job. Several hosts may serve the one that is not here.
+/// Several hosts may serve the end that is not here.
 struct Ends {
     sources: Vec<Endpoint>,
     target: Endpoint,
@@ -200,12 +199,11 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
     Ok(typed.omitted.select(selection, typed.archive || typed.habits.times))
 }
 
-/// As with rsync, a flag for all that lies in directories wins.
+/// As with rsync, a flag for directories' contents wins.
 fn dirs(typed: &Cp) -> bool {
     (typed.rules.dirs || typed.lines.list_only) && !typed.habits.recursive && !typed.archive
 }
 
-/// The rate limit, in whichever words it was asked for.
 pub fn asked_rate(typed: &Cp) -> Timetable {
     let in_other_words = || Timetable::always(typed.bwlimit.and_then(|limit| limit.0).or(typed.scp_limit));
     typed.rate.clone().unwrap_or_else(in_other_words)
@@ -227,14 +225,13 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
     }
 }
 
-/// The service that the flags ask of the network.
 fn service(typed: &Cp) -> Result<Service, Error> {
     typed.service.service().map_err(|why| usage(why.what).try_this(why.hint))
 }
 
-/// Paths of `--files-from`, relative to the source, as in rsync. A slash in front has no meaning. Lines that begin with
-/// `#` or `;` are comments, except with NUL separators. `dir` is the directory alone; `dir/` adds its entries, and `-r`
-/// adds everything below. Of `a/./b`, only `b` is kept at the target: then all paths begin in `a`, which comes first.
+/// Paths of `--files-from`, relative to the source even with a slash in front, as in rsync. `#` or `;` begins a comment,
+/// except with NUL separators. `dir` is the directory alone, `dir/` adds its entries, `-r` all below. `a/./b` keeps `b` at
+/// the target: then all paths begin in `a`.
 fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<(Vec<u8>, Arc<FileList>), Error> {
     let mut list = FileListBuilder::default();
     let mut bases: Option<Vec<u8>> = None;
@@ -253,7 +250,7 @@ fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<(Vec<u
         }
         let added = if is_upwards { Err(ListFault::Upwards) } else { list.add(path) };
         added.map_err(|fault| {
-            // Without `-0`, a list with NUL separators would be one long line.
+            // Without `-0`, a NUL-separated list is one long line.
             let shown = &line[..line.len().min(SHOWN_BYTES)];
             let dots = if shown.len() < line.len() { "…" } else { "" };
             let error = usage(format!("--files-from lists '{}{dots}'", printable(shown))).because(fault);
@@ -267,7 +264,6 @@ fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<(Vec<u
     Ok((bases.unwrap_or_default(), Arc::new(list.finish(recursive))))
 }
 
-/// Bytes of a bad line that an error message shows.
 const SHOWN_BYTES: usize = 200;
 
 fn usage(what: impl Into<String>) -> Error {
@@ -334,7 +330,6 @@ mod tests {
             (&["--chmod=go-w"], [words, usual, usual, usual]),
             (&["-O", "--omit-link-times"], [usual, usual, no, no]),
             (&["-a", "--no-perms", "--no-times"], [no, no, no, no]),
-            // As with rsync, the later one of the two counts.
             (&["--no-times", "-t"], [usual, words, words, words]),
             (&["-t", "--no-t"], [usual, no, no, no]),
         ] {

@@ -1,6 +1,6 @@
-//! The events for a program: one JSON object a line. `docs/use/json.md` is the promise; a test pins it.
+//! The events for a program, an object a line, promised in `docs/use/json.md` and pinned by a test.
 //!
-//! The types are converted from the events by hand: a change inside the program must not change the output.
+//! Types are converted by hand: an internal change must not change the output.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,52 +18,45 @@ use crate::report::class::class_name;
 use crate::report::json::{ReportLine, of_report};
 use crate::report::paths::{SubflowLine, of_subflows};
 
-/// Writes each event as a line.
 pub struct JsonLines {
     started: Instant,
-    /// `None` after the last line: a thread of a finished job may still try to report a new lane.
+    /// `None` after the last line: a thread of a finished job may still report a lane.
     out: Mutex<Option<Box<dyn Write + Send>>>,
     outlook: Mutex<Outlook>,
-    /// The line of the job in its batch.
     of_line: Option<usize>,
 }
 
 impl JsonLines {
-    /// Writes to `out` and counts time from now. `of_line`: where the job stands in its batch.
+    /// Counts time from now. `of_line` is the job's place in its batch.
     pub fn new(out: Box<dyn Write + Send>, of_line: Option<usize>) -> Self {
         Self { started: Instant::now(), out: Mutex::new(Some(out)), outlook: Mutex::default(), of_line }
     }
 
-    /// With what is known before, for the time left.
     pub fn with(self, foreknown: Foreknown) -> Self {
         Self { outlook: Mutex::new(Outlook::default().with(foreknown)), ..self }
     }
 
-    /// Writes the first line.
     pub fn start(&self, job: &Job) {
         self.write(&of_job(job), true);
     }
 
-    /// Writes the line of an event, if the event has one.
     pub fn on_event(&self, event: &Event) {
         let line = {
             let mut outlook = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
             of_event(event, self.started.elapsed(), &mut outlook)
         };
         if let Some(line) = line {
-            // With a million entries, a system call for each line would cost too much.
+            // For a million entries, a system call a line would cost too much.
             let is_frequent =
                 matches!(line, Line::Copied { .. } | Line::Deleted { .. } | Line::LeftOut { .. } | Line::Item { .. });
             self.write(&line, !is_frequent);
         }
     }
 
-    /// Writes the last line of a completed job.
     pub fn report(&self, report: &Report, exit_code: u8) {
         self.write_last(&Line::Report(Box::new(of_report(report, exit_code))));
     }
 
-    /// Writes the last line of a job that broke off.
     pub fn error(&self, error: &Error) {
         self.write_last(&Line::Error(of_error(error)));
     }
@@ -74,7 +67,6 @@ impl JsonLines {
         }
     }
 
-    /// No line follows the last one.
     fn write_last(&self, line: &Line) {
         if let Some(mut out) = self.out().take() {
             self.write_to(&mut out, line, true);
@@ -83,7 +75,6 @@ impl JsonLines {
 
     fn write_to(&self, out: &mut impl Write, line: &Line, flush: bool) {
         let text = render(line, self.started.elapsed(), self.of_line);
-        // A closed pipe does not end the job.
         let _ = out.write_all(text.as_bytes());
         if flush {
             let _ = out.flush();
@@ -302,7 +293,6 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
             Line::RateLimit { limit_bytes_per_s: *bytes_per_s }
         }
         Event::Warning { text } => Line::Warning { text: text.clone() },
-        // These lines have their own output: --manifest-out.
         Event::Manifest(_) => return None,
     })
 }

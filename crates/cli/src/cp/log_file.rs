@@ -1,4 +1,4 @@
-//! `--log-file`: a line for each entry that changes, as rsync writes them: time, process, letters and name.
+//! `--log-file`: rsync's line for each entry that changes: time, process, letters, name.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -11,7 +11,6 @@ use jiff::Zoned;
 use crate::progress::itemise::{Direction, Format};
 use crate::text::printable::{printable, printable_path};
 
-/// An open log. Lines are added to what it has.
 #[derive(Debug)]
 pub struct LogFile {
     out: File,
@@ -19,7 +18,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Opens it before anything is copied.
+    /// Opens it before any copy.
     ///
     /// # Errors
     /// [`Fault::FileIo`].
@@ -31,7 +30,6 @@ impl LogFile {
         Ok(Self { out: file, direction })
     }
 
-    /// Whether this event has a line.
     pub fn takes(event: &Event) -> bool {
         matches!(
             event,
@@ -43,7 +41,7 @@ impl LogFile {
         )
     }
 
-    /// Writes the line of an event. A log that is full ends no copy.
+    /// A full log ends no copy.
     pub fn add(&mut self, event: &Event) {
         match event {
             Event::Item(item) => self.line(Format::itemized().line(item, self.direction).trim_end()),
@@ -61,7 +59,7 @@ impl LogFile {
 
     fn line(&mut self, text: &str) {
         let now = Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
-        // One write a line: a program that follows the log sees whole lines.
+        // One write a line: a program that follows sees whole lines.
         let line = format!("{now} [{}] {text}\n", std::process::id());
         let _ = self.out.write_all(line.as_bytes());
     }

@@ -1,8 +1,7 @@
-//! `--manifest-out FILE`: lines go to a temporary file, which gets its name when the copy has ended, or to standard
-//! output (`-`).
+//! `--manifest-out FILE`: lines go to a temporary file, renamed when the copy has ended, or to standard output (`-`).
 //!
-//! A manifest lists verified files. If the copy left entries out, the manifest is still true, and the exit status tells
-//! of the missing ones. If the copy broke off, there is no file; on standard output the closing line is missing.
+//! A manifest lists verified files, also of a copy that left entries out. If the copy broke off, there is no file; on
+//! standard output the closing line is missing.
 
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -18,10 +17,9 @@ use haul_transfer::whole_file::{InTheWay, Mode, WholeFile};
 use crate::process::output::Out;
 use crate::text::printable::printable;
 
-/// A manifest that is being written.
 pub struct ManifestOut {
     file: PathBuf,
-    /// Empty after the first error. The copy goes on, and the error is reported at its end.
+    /// After an error the copy goes on, and its end reports the error.
     state: Mutex<Result<Writer<BufWriter<Sink>>, io::Error>>,
     is_new: AtomicBool,
 }
@@ -41,9 +39,8 @@ fn open(file: &Path) -> Result<Writer<BufWriter<Sink>>, Error> {
         .map_err(|error| failure(file, error))
 }
 
-/// The place that the lines go to.
 enum Sink {
-    /// The open directory leads to the file until it has its name.
+    /// The open directory leads to the file until the file has its name.
     File(WholeFile, TypedFile),
     StandardOutput,
 }
@@ -65,12 +62,12 @@ impl Write for Sink {
 }
 
 impl ManifestOut {
-    /// Creates the file at the start, so that a bad name is an error before anything is copied.
+    /// Creates the file at the start: a bad name fails before any copy.
     pub fn start(file: &Path) -> Result<Self, Error> {
         Ok(Self { file: file.to_path_buf(), state: Mutex::new(Ok(open(file)?)), is_new: AtomicBool::new(true) })
     }
 
-    /// A copy that is tried again lists its files anew. Before the first line this does nothing.
+    /// A repeated copy lists its files anew.
     pub fn begin_again(&self) -> Result<(), Error> {
         if !self.is_new.load(Ordering::Relaxed) {
             self.discard();
@@ -90,7 +87,6 @@ impl ManifestOut {
         }
     }
 
-    /// Closes the manifest and gives it its name.
     pub fn finish(&self) -> Result<(), Error> {
         self.take()
             .and_then(Writer::finish)
@@ -102,7 +98,7 @@ impl ManifestOut {
             .map_err(|error| failure(&self.file, error))
     }
 
-    /// Removes the temporary file. An earlier file of that name stays.
+    /// Removes the temporary file; an earlier one of that name stays.
     pub fn discard(&self) {
         drop(self.take());
     }
@@ -113,7 +109,6 @@ impl ManifestOut {
     }
 }
 
-/// The name that means standard output.
 pub const STANDARD_OUTPUT: &str = "-";
 
 fn failure(file: &Path, error: io::Error) -> Error {
@@ -125,7 +120,7 @@ fn failure(file: &Path, error: io::Error) -> Error {
         })
 }
 
-/// A line is some 150 bytes: about 1,700 files for each write.
+/// Some 150 bytes a line: about 1,700 files for each write.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -179,7 +174,6 @@ mod tests {
     #[test]
     fn an_error_while_writing_is_told_at_the_end() {
         let out = ManifestOut::start(&tempfile::tempdir().unwrap().path().join("m")).unwrap();
-        // The directory is gone, so the rename must fail.
         assert_eq!(out.finish().unwrap_err().fault, Fault::FileIo);
         assert!(out.finish().is_err());
     }

@@ -43,8 +43,7 @@ use crate::flags::filters::Filter;
 use crate::process::{ending, output, signals};
 use crate::text::failure;
 
-/// Carries the copy out.
-/// `definitions`: those of the whole program.
+/// `definitions` are the whole program's.
 pub fn run(typed: &Cp, filters: &[Filter], definitions: fn() -> clap::Command) -> ExitCode {
     if typed.batch.batch.is_some() {
         return batch::run(typed, definitions);

@@ -1,7 +1,7 @@
-//! `--notify COMMAND`: a program that is told how the copy ended.
+//! `--notify COMMAND`: a program that learns how the copy ended.
 //!
-//! The report is one line of JSON on its standard input, the same as `haul why --json` prints. What it prints goes to standard
-//! error. It is killed when it takes longer than [`TIME_LIMIT`], with all that it started.
+//! Standard input gives it the JSON of `haul why --json`; its output goes to standard error. After [`TIME_LIMIT`] it is
+//! killed with all that it started.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -13,12 +13,11 @@ use haul_job::{Error, Fault};
 
 use crate::flags::values::split_words;
 
-/// The program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify(Vec<String>);
 
 impl Notify {
-    /// Splits the command as `-e` does. No shell reads it.
+    /// Splits the command as `-e` does, without a shell.
     pub fn parse(command: &str) -> Result<Self, Error> {
         let refused = |why: String| Error::new(Fault::Usage, "cannot use the command of --notify").because(why);
         match split_words(command).map_err(refused)? {
@@ -27,7 +26,7 @@ impl Notify {
         }
     }
 
-    /// Runs it to its end. Its failure is for a warning.
+    /// Runs it to its end. A failure is for a warning.
     pub fn run(&self, report: &str) -> Result<(), Error> {
         self.run_within(report, TIME_LIMIT)
     }
@@ -39,7 +38,7 @@ impl Notify {
         command.args(&self.0[1..]).stdin(Stdio::piped()).stdout(stderr).process_group(0);
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let (input, report) = (child.stdin.take(), report.to_owned());
-        // It may not read. Then the thread ends with the program, or with ours.
+        // Without a reader, the thread ends with the program, or with ours.
         let _ = std::thread::Builder::new().name("notify".into()).spawn(move || {
             let _ = input.map(|mut input| input.write_all(report.as_bytes()));
         });
@@ -64,7 +63,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// A mail or a message is sent in seconds.
+/// A message is sent in seconds.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 

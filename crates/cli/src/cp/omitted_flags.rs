@@ -29,7 +29,7 @@ pub struct OmittedFlags {
 }
 
 impl OmittedFlags {
-    /// Applies the flags to what was asked for. `times`: times were asked for in words.
+    /// `times`: times were asked for in words.
     pub fn select(&self, selection: Selection, times: bool) -> Selection {
         let wish = |omitted: bool, in_words: bool| match (omitted, in_words) {
             (true, _) => Wish::No,

@@ -1,4 +1,4 @@
-//! What is done when a copy is over: its report is kept, its record closed, and whoever wants to know is told.
+//! Ends a copy: keeps its report, closes its record, tells whoever wants to know.
 
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,6 @@ use crate::json::line::to_line;
 use crate::report::kept::Kept;
 use crate::text::failure;
 
-/// The process of a detached copy and the program of `--notify`, which are told how a copy ended.
 #[derive(Default)]
 pub struct OnEnd {
     worker: Option<Worker>,
@@ -23,43 +22,37 @@ pub struct OnEnd {
 }
 
 impl OnEnd {
-    /// Judges the flags. In the process of a detached copy, takes that copy over.
+    /// Judges the flags. A detached copy's process takes the copy over.
     pub fn of(typed: &Cp) -> Result<Self, Error> {
         let notify = typed.goes_on.notify.as_deref().map(Notify::parse).transpose()?;
         let worker = typed.goes_on.detached_as.map(|id| Worker::take(id, view::foreknown(typed))).transpose()?;
         Ok(Self { worker, notify, kept: Mutex::default() })
     }
 
-    /// Tells whether the record of a detached copy takes this event.
     pub fn wants(&self, event: &Event) -> bool {
         self.worker.is_some() && Worker::wants(event)
     }
 
-    /// Notes an event for that record.
     pub fn on_event(&self, event: &Event) {
         if let Some(worker) = self.worker.as_ref().filter(|_| Worker::wants(event)) {
             worker.on_event(event);
         }
     }
 
-    /// Whether this is the process of a detached copy.
     pub fn is_detached(&self) -> bool {
         self.worker.is_some()
     }
 
-    /// The limit of the rate that 'haul rate' has asked for.
     pub fn asked_rate(&self) -> Option<Timetable> {
         self.worker.as_ref().and_then(Worker::asked_rate)
     }
 
-    /// Notes the limit of the rate for the record of a detached copy.
     pub fn rate_is(&self, asked: &Timetable, limit_bytes_per_s: Option<u64>) {
         if let Some(worker) = &self.worker {
             worker.rate_is(asked, limit_bytes_per_s);
         }
     }
 
-    /// Notes how the copy ended. The first call counts.
     pub fn ended(&self, ended: Result<&Report, &Error>, code: u8, kept: Option<Kept>) {
         if let Some(worker) = &self.worker {
             worker.ended(ended, code);
@@ -69,7 +62,7 @@ impl OnEnd {
         }
     }
 
-    /// Runs the program of `--notify`, and closes the record. All other output is written by then.
+    /// Runs `--notify` and closes the record, after all other output.
     pub fn finish(&self) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(notify), Some(kept)) = (&self.notify, kept)

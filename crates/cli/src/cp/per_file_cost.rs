@@ -1,10 +1,10 @@
-//! What a file costs by itself on a path, beside its bytes: as earlier copies to the same place show it.
+//! A file's cost on a path beside its bytes, from earlier copies to the same place.
 
 use crate::progress::outlook::Usual;
 use crate::report::json::ReportLine;
 use crate::report::kept::{self, Kept};
 
-/// The costs on the path to this target. `None`: the kept reports have no copy of large files and one of small ones there.
+/// `None`: kept reports lack a copy of large files or of small ones there.
 pub fn usual(target: &str) -> Option<Usual> {
     let files = kept::list(&kept::directory()?).ok()?;
     let kept: Vec<Kept> = files.iter().filter_map(|file| kept::read(file).ok()).collect();
@@ -31,7 +31,7 @@ fn of(target: &str, kept: &[Kept]) -> Option<Usual> {
     Some(Usual { bytes_per_s: rate, bytes_per_file })
 }
 
-/// `host:` of `host:dir/file`; nothing for this machine.
+/// `host:` of `host:dir/file`; empty for this machine.
 fn place(target: &str) -> &str {
     if let Some((scheme, rest)) = target.split_once("://") {
         let end = scheme.len() + "://".len() + rest.find('/').unwrap_or(rest.len());
@@ -43,11 +43,11 @@ fn place(target: &str) -> &str {
     }
 }
 
-/// A file of this size costs its bytes, and next to nothing by itself.
+/// A file so large costs its bytes, and hardly anything by itself.
 const LARGE_BYTES: u64 = 16 << 20;
-/// A file of this size costs itself, and next to nothing for its bytes.
+/// A file so small costs itself, and hardly anything for its bytes.
 const SMALL_BYTES: u64 = 64 << 10;
-/// With fewer files, the time of a copy says little about the cost of one file.
+/// Below so many files, a copy's time tells little of the cost of one.
 const MANY: u64 = 1000;
 
 #[cfg(test)]

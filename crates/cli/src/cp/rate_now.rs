@@ -1,4 +1,4 @@
-//! The limit of the rate at this moment, by the clock of this host: what the flags say, or what 'haul rate' has said since.
+//! The limit of the rate at this moment, by flags or a later 'haul rate'.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,10 +11,9 @@ use crate::cp::job;
 use crate::cp::on_end::OnEnd;
 use crate::cp::wall_clock;
 
-/// The limit of one copy.
 pub struct RateNow {
     shared: Arc<Shared>,
-    /// A thread looks. Otherwise whoever asks does: without a record there is only the clock to look at.
+    /// Without a record only the clock counts, and the asker looks.
     has_thread: bool,
 }
 
@@ -30,8 +29,7 @@ struct State {
 }
 
 impl RateNow {
-    /// The limit that the flags ask for, until the record of a detached copy has another one. A disk with records that does not
-    /// answer holds up a thread of its own, and not the copy.
+    /// The flags' limit, until the record has another. A thread looks, because a disk with records may not answer.
     pub fn of(typed: &Cp, on_end: &Arc<OnEnd>) -> Self {
         let asked = job::asked_rate(typed);
         let limit = asked.at(wall_clock::minute());
@@ -50,7 +48,7 @@ impl RateNow {
         Self { shared, has_thread }
     }
 
-    /// The limit in bytes per second; `None`: there is none. It may be as old as [`LOOK_EVERY`].
+    /// Bytes per second; `None`: no limit. May be as old as [`LOOK_EVERY`].
     pub fn limit(&self) -> Option<u64> {
         if !self.has_thread && self.shared.state().looked.elapsed() >= LOOK_EVERY {
             self.shared.look();
@@ -76,5 +74,5 @@ impl Shared {
     }
 }
 
-/// A word of 'haul rate' is heard within a second.
+/// 'haul rate' is heard within a second.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! `-R`: sources keep their paths at the target. They become a list of paths in one directory, as with `--files-from`.
+//! `-R`: sources keep their paths at the target, as a list of paths in one directory, like `--files-from`.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use haul_job::{Endpoint, Error, Fault, Here, Place};
 
 use crate::text::printable::printable;
 
-/// The directory of all sources, and their paths in it; `recursive`: with all that lies beneath them.
+/// The common directory and the paths in it; `recursive` adds all beneath.
 ///
 /// # Errors
-/// [`Fault::Usage`]: a path leads upwards, or they have no directory in common.
+/// [`Fault::Usage`]: a path leads upwards, or there is no common directory.
 pub fn list(sources: &[Endpoint], recursive: bool) -> Result<(Endpoint, Arc<FileList>), Error> {
     let mut list = FileListBuilder::default();
     let mut base: Option<Endpoint> = None;
@@ -39,7 +39,7 @@ pub fn list(sources: &[Endpoint], recursive: bool) -> Result<(Endpoint, Arc<File
     Ok((base, Arc::new(list.finish(recursive))))
 }
 
-/// The directory, and the path that is kept: behind the first `/./`, or all of it.
+/// The directory, and the kept path: behind the first `/./`, or all.
 fn split(path: &[u8]) -> (Vec<u8>, &[u8]) {
     if let Some((directory, kept)) = at_dot(path) {
         return ([directory, b"/"].concat(), kept);
@@ -51,7 +51,7 @@ fn split(path: &[u8]) -> (Vec<u8>, &[u8]) {
     }
 }
 
-/// Splits a path at its first `/./`. The second part is kept at the target.
+/// Splits at the first `/./`; the target keeps the second part.
 pub fn at_dot(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let dot = path.windows(3).position(|part| part == b"/./")?;
     let kept = &path[dot + 3..];

@@ -1,4 +1,4 @@
-//! When a copy that broke off is tried again, and after which pause. Pure: time is an argument.
+//! When a copy that broke off is tried again, and after which pause.
 
 use std::time::Duration;
 
@@ -6,29 +6,25 @@ use haul_job::Fault;
 
 use crate::flags::values::length_s;
 
-/// `--retry`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Never tries again.
     Never,
-    /// Gives up after this time without data. Data that moves starts the time anew.
+    /// Gives up after this time without data.
     For(Duration),
-    /// Tries again until somebody stops the copy.
     Forever,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Try {
-    /// The far side was there: totals came.
+    /// Totals came, so the far side was there.
     pub reached: bool,
     pub moved: bool,
 }
 
-/// The tries of one copy.
 #[derive(Debug)]
 pub struct Retries {
     patience: Patience,
-    /// A first try that reaches nobody ends the copy, as in scp, unless the user asked for patience: the name may be wrong.
+    /// A first try that reaches nobody ends the copy, as in scp, unless patience was asked for: the name may be wrong.
     from_the_start: bool,
     has_reached: bool,
     pause: Duration,
@@ -38,12 +34,11 @@ pub struct Retries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     pub pause: Duration,
-    /// After so long without data the copy gives up; `None`: never.
+    /// Time without data after which the copy gives up; `None`: never.
     pub gives_up_after: Option<Duration>,
 }
 
 impl Retries {
-    /// `asked`: what the user typed; `None` is the default.
     pub fn new(asked: Option<Patience>) -> Self {
         Self {
             patience: asked.unwrap_or(Patience::For(DEFAULT_PATIENCE)),
@@ -54,12 +49,11 @@ impl Retries {
         }
     }
 
-    /// The far side was there before this copy.
     pub fn has_reached(&mut self) {
         self.has_reached = true;
     }
 
-    /// A try ended with this fault, at `now` since the start of the copy. `None`: give up.
+    /// A try ended with this fault, `now` after the start. `None`: give up.
     pub fn after(&mut self, now: Duration, fault: Fault, this: Try) -> Option<Next> {
         self.has_reached |= this.reached;
         if !mends(fault) || !(self.has_reached || self.from_the_start) {
@@ -80,7 +74,6 @@ impl Retries {
     }
 }
 
-/// Whether waiting can help. Everything else stays wrong until somebody does something about it.
 fn mends(fault: Fault) -> bool {
     match fault {
         Fault::Network | Fault::Ssh | Fault::Timeout | Fault::Busy => true,
@@ -114,10 +107,10 @@ pub fn parse(text: &str) -> Result<Patience, String> {
     }
 }
 
-/// Long enough for a host that starts anew, and for a train in a tunnel.
+/// Enough for a host that restarts, and a train in a tunnel.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(600);
 
-/// Pauses double from here to [`MAX_PAUSE`].
+/// Pauses double up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// A network that is back is used within a minute.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -154,7 +147,6 @@ mod tests {
         let last = retries.after(s(690), Fault::Network, Try::default());
         assert_eq!(last, Some(Next { pause: s(10), gives_up_after: Some(s(10)) }));
         assert_eq!(retries.after(s(700), Fault::Network, Try::default()), None);
-        // Data starts the time anew.
         assert!(retries.after(s(2_000), Fault::Network, MOVED).is_some());
     }
 

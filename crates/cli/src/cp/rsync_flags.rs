@@ -1,4 +1,4 @@
-//! Flags that carry rsync's names and rsync's meaning: which entries are left out, and what becomes of a source.
+//! Flags with rsync's names and meaning: which entries are left out, and what becomes of a source.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -164,11 +164,10 @@ pub struct RsyncDrafts {
     pub delay_updates: bool,
 }
 
-/// Where files wait for their names, as with rsync.
 const DELAYED_IN: &str = ".~tmp~";
 
 impl RsyncDrafts {
-    /// The drafts that the flags ask for.
+    /// The drafts of the flags.
     ///
     /// # Errors
     /// [`Fault::Usage`]: a directory is none.
@@ -186,8 +185,8 @@ impl RsyncDrafts {
         Ok(Drafts { directory, in_each: name.is_some(), delayed_in })
     }
 
-    /// The rules that keep such directories out of the copy, and at the target, also with --delete-excluded. They come after
-    /// all others, as with rsync.
+    /// Keeps such directories out of the copy and safe at the target, also with --delete-excluded. These rules come
+    /// last, as with rsync.
     ///
     /// # Errors
     /// [`Fault::Usage`]: see [`RsyncDrafts::drafts`].
@@ -212,7 +211,7 @@ pub struct RsyncStops {
 }
 
 impl RsyncStops {
-    /// When that is.
+    /// Returns the moment.
     ///
     /// # Errors
     /// There is no such time.
@@ -246,14 +245,14 @@ pub struct RsyncLines {
     pub log_file: Option<PathBuf>,
 }
 
-/// The limit of rsync.
+/// rsync's limit.
 const MAX_REFERENCES: usize = 20;
 
-/// A backup with neither suffix nor directory. It would keep a file under its own name, so it is refused.
+/// Refused: it would keep a file under its own name.
 const NO_BACKUP: Backup = Backup { suffix: Vec::new(), directory: Vec::new() };
 
 impl RsyncRules {
-    /// Applies the flags to a selection. With `dirs`, directories come without their contents.
+    /// Applies the flags. With `dirs`, directories come without contents.
     pub fn select(&self, selection: Selection, dirs: bool) -> Selection {
         let (user_map, group_map) = self.maps();
         Selection {
@@ -293,7 +292,7 @@ impl RsyncRules {
         }
     }
 
-    /// As with rsync, a directory for backups asks for them, and a suffix alone does not.
+    /// As with rsync, a directory for backups asks for them, a suffix alone does not.
     fn backup(&self) -> Option<Backup> {
         let bytes = |text: &Option<OsString>| text.as_ref().map(|text| text.as_bytes().to_vec());
         let directory = bytes(&self.backup_dir).unwrap_or_default();
@@ -325,7 +324,7 @@ impl RsyncRules {
         }
     }
 
-    /// Refuses a target that keeps nothing of sources that are removed.
+    /// Removed sources need a target that keeps something.
     pub fn check(&self, target: &Place) -> Result<(), Error> {
         let is_name = |suffix: &OsString| !suffix.as_bytes().contains(&b'/');
         if !self.suffix.as_ref().is_none_or(is_name) || self.backup().is_some_and(|backup| backup == NO_BACKUP) {
@@ -346,12 +345,10 @@ impl RsyncRules {
 }
 
 impl RsyncLines {
-    /// Whether each entry gets a line.
     pub fn itemises(&self) -> bool {
         self.list_only || self.itemize_changes || self.out_format.is_some() || self.log_file.is_some()
     }
 
-    /// The form of these lines.
     pub fn format(&self) -> Option<Format> {
         if self.list_only {
             return Some(Format::listing());
@@ -360,7 +357,6 @@ impl RsyncLines {
     }
 }
 
-/// The second since 1970 that was so many seconds ago, by the clock of this host.
 fn ago_s(age_s: u64) -> i64 {
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     i64::try_from(now_s).unwrap_or(i64::MAX).saturating_sub(i64::try_from(age_s).unwrap_or(i64::MAX))

@@ -48,7 +48,6 @@ pub enum ClassName {
     Auto,
 }
 
-/// Flags that cannot both be meant.
 #[derive(Clone, Debug)]
 pub struct Contradiction {
     pub what: Cow<'static, str>,
@@ -56,7 +55,6 @@ pub struct Contradiction {
 }
 
 impl ServiceFlags {
-    /// The service that the flags ask for.
     pub fn service(&self) -> Result<Service, Contradiction> {
         let deadline = self.by.or(self.within).map(|deadline| deadline.moment(&Zoned::now())).transpose();
         let deadline =

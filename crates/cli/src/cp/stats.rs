@@ -1,4 +1,4 @@
-//! The closing table of `--stats`: every total of the report, a line each.
+//! The closing table of `--stats`: the report's totals.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use haul_job::Report;
 
 use crate::text::figures::{bytes, count, counted, duration, rate};
 
-/// The table. Lines of what did not happen are left out, but for those that everybody looks for.
 pub fn table(report: &Report) -> String {
     let files = |files: u64, size: u64| format!("{}, {}", counted(files, "file", "files"), bytes(size));
     let entries = |n: u64| counted(n, "entry", "entries");

@@ -1,4 +1,4 @@
-//! `haul cp - DST` and `haul cp SRC -`: a stream of unknown length, verified.
+//! `haul cp - DST` and `haul cp SRC -`: a verified stream of unknown length.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -40,7 +40,7 @@ pub fn run(typed: &Cp) -> Option<ExitCode> {
     })
 }
 
-/// Flags that a stream would have to leave out are refused: else they would be lost silently.
+/// Refuses flags that a stream would silently lose.
 fn check(typed: &Cp) -> Result<(), Error> {
     let flags = [
         (typed.json, "--json"),
@@ -99,7 +99,7 @@ fn read(typed: &Cp, from: &OsString) -> Result<(), Error> {
     }
     let is_written = answered == Answered::Whole && paper.flush().is_continue();
     match whole {
-        // What could not be written for another reason is told at the end of every command.
+        // Each command tells at its end what else could not be written.
         _ if !is_written => Err(output::lost().unwrap_or_else(|| {
             Error::new(Fault::FileIo, "standard output was closed before all of the file was written")
         })),
@@ -111,7 +111,7 @@ fn read(typed: &Cp, from: &OsString) -> Result<(), Error> {
     }
 }
 
-/// Only the words of the end say that it is all there.
+/// Only the closing words say that all is there.
 fn close(typed: &Cp, whole: &Whole, proof: Proof) {
     if !typed.quiet {
         let (size, hash) = (figures::bytes(whole.bytes), hex(&whole.blake3));

@@ -16,15 +16,12 @@ use crate::progress::outlook::Foreknown;
 use crate::progress::screen::{Manner, Screen, Show};
 use crate::text::failure;
 
-/// The reader of the messages.
 pub enum View {
-    /// A person. The number is the line of the job in its batch.
+    /// A person; the number is the job's line in its batch.
     Screen(Screen, Option<usize>),
-    /// A program that reads JSON lines.
     Json(JsonLines),
 }
 
-/// Returns what is known of the time of a copy before it begins.
 pub fn foreknown(typed: &Cp) -> Foreknown {
     let usual = typed.paths.last().and_then(|target| per_file_cost::usual(&target.to_string_lossy()));
     let limit_bytes_per_s = asked_rate(typed).at(wall_clock::minute());
@@ -32,7 +29,7 @@ pub fn foreknown(typed: &Cp) -> Foreknown {
 }
 
 impl View {
-    /// Chooses the reader by the flags. `line` is the line of the job in its batch.
+    /// Chooses by the flags; `line` is the job's line in its batch.
     pub fn new(typed: &Cp, line: Option<usize>) -> Self {
         match typed.json {
             true => {
@@ -81,7 +78,6 @@ impl View {
         }
     }
 
-    /// Shows the end of a job that broke off.
     pub fn close_with(&self, error: &Error) {
         match self {
             View::Json(json) => output::tell(error, || json.error(error)),
@@ -100,7 +96,6 @@ impl View {
     }
 }
 
-/// The words before each message of a job of a batch.
 fn of_line(number: Option<usize>) -> String {
     number.map(|number| format!("line {number}: ")).unwrap_or_default()
 }
@@ -118,7 +113,6 @@ fn manner(typed: &Cp) -> Manner {
     }
 }
 
-/// Which way the data goes, for rsync's letters.
 pub fn direction(typed: &Cp) -> Direction {
     let is_here = |path: &std::ffi::OsString| endpoint::parse_hosts(path).is_ok_and(|(end, _)| end.place.is_here());
     match (typed.paths.first().map(is_here), typed.paths.last().map(is_here)) {
@@ -128,7 +122,6 @@ pub fn direction(typed: &Cp) -> Direction {
     }
 }
 
-/// Standard output is for the manifest alone.
 pub fn manifest_aside(typed: &Cp) -> bool {
     typed.manifest_out.as_deref() == Some(Path::new(manifest_out::STANDARD_OUTPUT))
 }

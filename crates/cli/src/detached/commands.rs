@@ -54,13 +54,12 @@ pub fn wait(typed: &Wait) -> ExitCode {
     }
 }
 
-/// Returns the exit code of the first copy that failed.
+/// Returns the exit code of the first failed copy.
 fn waited(typed: &Wait) -> Result<u8, Error> {
     let ids: Vec<u32> = match typed.ids.as_slice() {
         [] => every(&[])?.into_iter().filter(|seen| !seen.state.is_over()).map(|seen| seen.copy.id).rev().collect(),
         ids => ids.to_vec(),
     };
-    // A wrong number is told at once.
     let records = ids.into_iter().map(one).collect::<Result<Vec<_>, Error>>()?;
     let mut over = Vec::new();
     for (record, copy) in records {
@@ -78,7 +77,6 @@ fn waited(typed: &Wait) -> Result<u8, Error> {
     Ok(code)
 }
 
-/// Whether the copy of this record has ended or died.
 pub fn is_over(record: &Record) -> bool {
     record.read().map_or(true, |copy| seen(record, copy).state.is_over())
 }
@@ -121,7 +119,6 @@ struct Shown {
     copies: Vec<Seen>,
 }
 
-/// A copy, with its state.
 #[derive(Debug, Serialize)]
 struct Seen {
     state: State,
@@ -129,16 +126,13 @@ struct Seen {
     copy: Copy,
 }
 
-/// The state of a detached copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
     Starting,
     Running,
-    /// The copy broke off and is tried again.
     Waiting,
     Ended,
-    /// The process is gone and has noted no end.
     Died,
 }
 
@@ -156,7 +150,6 @@ impl Seen {
         }
     }
 
-    /// From where to where it copies.
     fn ends(&self) -> String {
         let sources = match self.copy.sources.as_slice() {
             [only] => printable(&only.path),
@@ -165,7 +158,6 @@ impl Seen {
         format!("{sources} -> {}", printable(&self.copy.target.path))
     }
 
-    /// Returns the exit code of the copy. A process that is gone without a word was killed.
     fn exit_code(&self) -> u8 {
         match (&self.copy.ended, self.state) {
             (Some(ended), _) => ended.exit_code,
@@ -193,14 +185,12 @@ impl State {
     }
 }
 
-/// All copies, the newest first, or those that are named.
 fn every(named: &[u32]) -> Result<Vec<Seen>, Error> {
     if !named.is_empty() {
         return named.iter().map(|id| one(*id).map(|(record, copy)| seen(&record, copy))).collect();
     }
     let Some(records) = Records::of_process() else { return Ok(Vec::new()) };
     let ids = records.ids().map_err(|error| Error::new(Fault::FileIo, "cannot list the copies").because(error))?;
-    // One that is being made or removed at this moment cannot be read.
     let found = ids.into_iter().filter_map(|id| {
         let record = records.record(id);
         let copy = record.read().ok()?;
@@ -209,7 +199,6 @@ fn every(named: &[u32]) -> Result<Vec<Seen>, Error> {
     Ok(found.collect())
 }
 
-/// The numbers of the copies, each with a word about it, for a shell.
 pub fn offered() -> Vec<(u32, String)> {
     let all = every(&[]).unwrap_or_default();
     all.iter().map(|seen| (seen.copy.id, format!("{}: {}", seen.word(), seen.ends()))).collect()
@@ -222,7 +211,6 @@ fn seen(record: &Record, copy: Copy) -> Seen {
     Seen { state: State::of(&copy, is_alive, now_s()), copy }
 }
 
-/// The record of the copy with this number.
 pub fn one(id: u32) -> Result<(Record, Copy), Error> {
     let missing = || Error::new(Fault::Usage, format!("there is no copy {id}")).try_this("haul status");
     let record = Records::of_process().ok_or_else(missing)?.record(id);

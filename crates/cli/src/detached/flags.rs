@@ -1,4 +1,4 @@
-//! The flags of `haul status`, `haul stop`, `haul wait`, `haul rate` and `haul log`.
+//! The flags of commands for detached copies.
 
 use clap::Args;
 use haul_job::timetable::{Timetable, parse_timetable};

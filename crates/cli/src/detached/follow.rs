@@ -1,4 +1,4 @@
-//! Follows a detached copy: what it says from now on, and until when it goes on.
+//! Follows a detached copy: its messages, and its end.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,14 +12,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 const READ_BYTES: usize = 64 << 10;
 
-/// Waits until `is_over`.
 pub fn until_over(is_over: impl Fn() -> bool) {
     while !is_over() {
         std::thread::park_timeout(LOOK_EVERY);
     }
 }
 
-/// Hands over what the log has, and what comes to it until `is_over`, or until `hear` returns false.
+/// Hands over the log as it grows, until `is_over`, or until `hear` returns false.
 ///
 /// # Errors
 /// The log cannot be read.
@@ -29,7 +28,7 @@ pub fn log(record: &Record, is_over: impl Fn() -> bool, mut hear: impl FnMut(&[u
         return Ok(());
     }
     loop {
-        // What was said before its end is read after it.
+        // The last words before the end are read after it.
         let is_last = is_over();
         let hears = followed.read(&mut hear)?;
         if !hears || is_last {
@@ -39,7 +38,6 @@ pub fn log(record: &Record, is_over: impl Fn() -> bool, mut hear: impl FnMut(&[u
     }
 }
 
-/// The log that was read to its end.
 struct Followed<'a> {
     record: &'a Record,
     open: Option<File>,
@@ -50,7 +48,6 @@ impl Followed<'_> {
         loop {
             let named = match self.record.log() {
                 Ok(file) => Some(file),
-                // It is being renamed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
@@ -70,7 +67,7 @@ impl Followed<'_> {
     }
 }
 
-/// A log that grew long was given another name, and a new one has begun.
+/// A long log was renamed, and a new one has begun.
 fn is_same(open: Option<&File>, named: &File) -> io::Result<bool> {
     let Some(open) = open else { return Ok(false) };
     let (open, named) = (open.metadata()?, named.metadata()?);

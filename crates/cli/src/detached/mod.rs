@@ -1,4 +1,4 @@
-//! Detached copies, which go on when their terminal closes: their records, and `haul status`, `haul stop`, `haul wait`, `haul rate`, `haul log`.
+//! Detached copies go on when their terminal closes: records, and `haul status`, `stop`, `wait`, `rate`, `log`.
 
 pub mod commands;
 pub mod flags;

@@ -1,7 +1,7 @@
-//! `haul rate`: changes the limit of the rate of a copy that goes on by itself, or shows it.
+//! `haul rate`: shows or changes the rate limit of a detached copy.
 //!
-//! The wish is a file of the record, which its process reads twice a second. So only who may write into the record, its user,
-//! can ask, and the wish stays for later tries.
+//! The wish is a file of the record, which the copy's process reads twice a second. So only the record's user can ask,
+//! and later tries keep the wish.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use crate::process::{ending, output};
 use crate::text::figures::bits;
 use crate::text::printable::printable;
 
-/// `haul rate`
 pub fn run(typed: &Rate) -> ExitCode {
     match said(typed) {
         Ok(said) => {
@@ -46,7 +45,7 @@ fn said(typed: &Rate) -> Result<String, Error> {
     Ok(text(id, &rate, typed.rate.is_some(), heard))
 }
 
-/// Asks the process, and waits a while for its answer. False: it has not answered.
+/// Asks the process, and waits a while. False: it has not answered.
 fn asked_for(record: &Record, id: u32, asked: &Timetable) -> Result<(RateSaid, bool), Error> {
     let failed = |why| Error::new(Fault::FileIo, format!("cannot change the rate of copy {id}")).because(why);
     record.ask_rate(asked).map_err(failed)?;
@@ -86,13 +85,13 @@ fn text(id: u32, rate: &RateSaid, is_new: bool, heard: bool) -> String {
 struct Shown {
     event: &'static str,
     id: u32,
-    /// The process of the copy has taken it.
+    /// The copy's process has taken it.
     heard: bool,
     #[serde(flatten)]
     rate: RateSaid,
 }
 
-/// A process that is busy, or whose storage does not answer, looks later.
+/// A process that is busy, or whose storage hangs, looks later.
 const ANSWER: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 

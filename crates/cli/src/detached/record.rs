@@ -1,4 +1,4 @@
-//! The records of detached copies: `$XDG_STATE_HOME/haul/copies/ID/`, for their user alone.
+//! Records of detached copies: `$XDG_STATE_HOME/haul/copies/ID/`, for their user alone.
 //!
 //! ```text
 //!   copy.json      what is copied, how far it is, how it ended; written anew each second
@@ -6,7 +6,7 @@
 //!   rate           the limit of the rate that somebody has asked for since the copy began
 //!   log, log.1     what it said, and what it said before that
 //! ```
-//! Records name files and hosts. They hold neither keys nor passwords.
+//! Records name files and hosts, never keys or passwords.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -32,27 +32,23 @@ pub struct Copy {
     pub started_at_s: u64,
     /// `service` or `session`.
     pub keeper: String,
-    /// The process of the copy, once it runs.
     pub pid: Option<u32>,
-    /// The limit of the rate. Records of an earlier version have none.
+    /// Records of an earlier version have none.
     #[serde(default)]
     pub rate: Option<RateSaid>,
     pub now: Option<Now>,
-    /// The reason for a further try, while the copy waits for one.
+    /// The reason for a further try, if the copy waits for one.
     pub waits: Option<String>,
     pub ended: Option<Ended>,
 }
 
-/// The limit of the rate as the process of a copy knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateSaid {
-    /// The words of the user; empty without a limit, or with one in other words than those of `--rate`.
+    /// The user's words; empty without a limit, or one in other words than those of `--rate`.
     pub asked: String,
-    /// At this moment; `None`: there is no limit.
     pub limit_bytes_per_s: Option<u64>,
 }
 
-/// How far a copy is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Now {
     /// Seconds since 1970.
@@ -66,7 +62,6 @@ pub struct Now {
     pub failed: u64,
     pub rate_bytes_per_s: Option<u64>,
     pub eta_s: Option<u64>,
-    /// The line of the bar.
     pub line: String,
 }
 
@@ -80,18 +75,14 @@ pub struct Ended {
     pub summary: String,
 }
 
-/// The version of `copy.json`.
 pub const SCHEMA: u32 = 1;
 
-/// Seconds since 1970.
 pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The directory of all records.
 pub struct Records(PathBuf);
 
-/// The directory of one record.
 #[derive(Clone, Debug)]
 pub struct Record(PathBuf);
 
@@ -106,7 +97,7 @@ impl Records {
         Self(directory.to_owned())
     }
 
-    /// Makes the record of a new copy, which gets its number here, and removes old ones at `now_s`.
+    /// Makes a new copy's record with its number, and removes old ones.
     pub fn claim(&self, copy: Copy, now_s: u64) -> io::Result<(Record, Copy)> {
         let all = OwnDirectory::make(&self.0)?;
         self.remove_old(&all, now_s);
@@ -123,7 +114,6 @@ impl Records {
                     record.write(&copy)?;
                     return Ok((record, copy));
                 }
-                // Another copy began at the same moment.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -135,7 +125,6 @@ impl Records {
         Record(self.0.join(id.to_string()))
     }
 
-    /// Lists the numbers of all records, the newest first.
     pub fn ids(&self) -> io::Result<Vec<u32>> {
         let names = match OwnDirectory::open(&self.0).and_then(|all| all.names(NAMES_MAX)) {
             Ok(names) => names,
@@ -147,7 +136,7 @@ impl Records {
         Ok(ids)
     }
 
-    /// Removes what is over for more than a week, and more than [`ENDED_KEPT`] of those that are over.
+    /// Removes copies over for more than a week, and all but [`ENDED_KEPT`] of the rest.
     fn remove_old(&self, all: &OwnDirectory, now_s: u64) {
         let over = self.ids().unwrap_or_default().into_iter().filter_map(|id| {
             let record = self.record(id);
@@ -155,7 +144,7 @@ impl Records {
                 return None;
             }
             let at_s = record.read().map_or(0, |copy| copy.over_at_s());
-            // One that has just been made has no process yet.
+            // A new record has no process yet.
             (now_s.saturating_sub(at_s) >= START_S).then_some((id, at_s))
         });
         for (nth, (id, at_s)) in over.enumerate() {
@@ -167,7 +156,6 @@ impl Records {
 }
 
 impl Copy {
-    /// The last moment of which anything is known.
     fn over_at_s(&self) -> u64 {
         let last = self.now.as_ref().map_or(self.started_at_s, |now| now.at_s);
         self.ended.as_ref().map_or(last, |ended| ended.at_s)
@@ -197,14 +185,13 @@ impl Record {
         }
     }
 
-    /// Asks the process for a limit of the rate.
     pub fn ask_rate(&self, asked: &Timetable) -> io::Result<()> {
         let mut file = self.open()?.begin("rate", 0o600)?.without_flush();
         file.write_all(asked.text().as_bytes())?;
         file.publish()
     }
 
-    /// The limit of the rate that somebody has asked for since the copy began.
+    /// The rate limit asked for since the copy began.
     pub fn asked_rate(&self) -> io::Result<Option<Timetable>> {
         let file = match self.open()?.file("rate") {
             Ok(file) => file,
@@ -216,16 +203,15 @@ impl Record {
         parse_timetable(&text).map(Some).map_err(io::Error::other)
     }
 
-    /// The lock of its process. `None`: another process has it.
+    /// Takes its process's lock; `None`: another process has it.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = self.open()?.make_file("lock")?;
         Ok(haul_transfer::try_lock_surely(file.as_fd()).then_some(file))
     }
 
-    /// Whether its process lives.
     pub fn is_alive(&self) -> bool {
         let Ok(file) = self.open().and_then(|directory| directory.file("lock")) else { return false };
-        // Where locks do not work, a process of that number has to do.
+        // Where locks do not work, a process of that number must do.
         let is_there = || {
             let pid = self.read().ok().and_then(|copy| copy.pid);
             pid.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
@@ -233,14 +219,13 @@ impl Record {
         !haul_transfer::try_lock_surely(file.as_fd()) && is_there()
     }
 
-    /// Sends what this process prints from now on to the log.
     pub fn print_to_log(&self) -> io::Result<()> {
         let mut log = self.open()?.make_file_to_append("log")?;
         log.seek(io::SeekFrom::End(0))?;
         haul_transfer::standard_streams::send_output_to(log.as_fd())
     }
 
-    /// Begins the log anew when it is long. The part before it stays.
+    /// Begins a long log anew, and keeps the part before.
     pub fn bound_log(&self) {
         let Ok(directory) = self.open() else { return };
         if directory.file("log").and_then(|log| log.metadata()).is_ok_and(|log| log.len() > LOG_MAX_BYTES / 2)
@@ -250,19 +235,16 @@ impl Record {
         }
     }
 
-    /// All that is kept of the log.
     pub fn logged(&self) -> io::Result<Vec<u8>> {
         let mut text = self.logged_before()?;
         text.extend(self.read_if_there("log")?);
         Ok(text)
     }
 
-    /// The part of the log before the present one.
     pub fn logged_before(&self) -> io::Result<Vec<u8>> {
         self.read_if_there("log.1")
     }
 
-    /// The present log.
     pub fn log(&self) -> io::Result<File> {
         self.open()?.file("log")
     }
@@ -282,21 +264,21 @@ impl Record {
     }
 }
 
-/// A log with its part before: a hundred thousand names of `-v`.
+/// A hundred thousand names of `-v`, in both parts.
 const LOG_MAX_BYTES: u64 = 16 << 20;
-/// A hundred sources with the longest names.
+/// Bound for a hundred sources with the longest names.
 const MAX_FILE_BYTES: u64 = 8 << 20;
-/// More than a timetable has.
+/// Bound beyond any timetable.
 const MAX_RATE_BYTES: u64 = 16 << 10;
-/// With those that are over: more than anybody follows.
+/// Bound beyond what anybody follows.
 const RECORDS_MAX: usize = 200;
-/// The end of a copy is seen for so long.
+/// How long a copy's end is seen.
 const KEPT_S: u64 = 7 * 86_400;
 const ENDED_KEPT: usize = 20;
-/// A process may take this long to begin.
+/// Time for a process to begin.
 pub const START_S: u64 = 30;
 const TRIES: u32 = 100;
-/// More than there are records, and more than a record has files.
+/// Bound beyond all records, and a record's files.
 const NAMES_MAX: usize = 10_000;
 const FILES_MAX: usize = 100;
 
@@ -308,7 +290,6 @@ pub mod tests {
     use super::*;
     use crate::json::values;
 
-    /// A copy that has just begun.
     pub fn copy(started_at_s: u64) -> Copy {
         Copy {
             schema: SCHEMA,
@@ -344,14 +325,13 @@ pub mod tests {
         }
         assert_eq!(records.ids().unwrap().len(), ENDED_KEPT + 1);
         assert_eq!(records.ids().unwrap()[0], 30);
-        // A week later all are gone, but one that runs.
         let lock = records.record(25).lock().unwrap().unwrap();
         let pid = Some(std::process::id());
         records.record(25).write(&Copy { id: 25, pid, ..copy(2_500) }).unwrap();
         let (_, last) = records.claim(copy(KEPT_S + 9_000), KEPT_S + 9_000).unwrap();
         assert_eq!(records.ids().unwrap(), [last.id, 25]);
         assert!(records.record(25).is_alive());
-        // A child that another test has just forked may hold the file open for a moment longer.
+        // A child just forked by another test may hold the file open longer.
         lock.unlock().unwrap();
         assert!(!records.record(25).is_alive());
     }

@@ -1,4 +1,4 @@
-//! `haul dial`: connects for ssh, which started it and takes the connection from standard output.
+//! `haul dial`: connects for ssh, which takes the connection from standard output.
 
 pub mod flags;
 
@@ -13,7 +13,6 @@ use crate::dial::flags::Dial;
 /// ssh(1), EXIT STATUS.
 const AS_SSH_FAILS: u8 = 255;
 
-/// Ends once ssh has the connection.
 pub fn run(typed: &Dial) -> ExitCode {
     let Dial { v4, v6, timeout_s, keepalive, host, port } = typed;
     let family = match (v4, v6) {

@@ -29,13 +29,12 @@ use crate::text::figures::{count, duration};
 use crate::text::printable::printable;
 use crate::text::proof::as_read;
 
-/// The exit code of diff(1) if the trees differ.
+/// diff(1)'s exit code for different trees.
 const DIFFERS: u8 = 1;
 
-/// The exit code of diff(1) if the trees cannot be compared. In other commands a wrong command line ends with 1.
+/// diff(1)'s exit code for trees that cannot be compared, because 1 means different.
 pub const TROUBLE: u8 = 2;
 
-/// Compares the two trees, and prints the differences.
 pub fn run(typed: &DiffArgs, filters: &[Filter]) -> ExitCode {
     haul_transfer::hide_memory();
     let options = match options(typed, filters) {
@@ -100,7 +99,6 @@ impl DiffWatcher for Printer<'_> {
                 say(&format!("error: {}", printable(why)));
             }
         } else if !self.typed.quiet {
-            // Two files have no names beneath a tree.
             let path = if path == b"." { self.typed.source.as_bytes() } else { path };
             output::say(format!("{}\n", entry_line(path, compared)));
         }
@@ -115,7 +113,6 @@ fn lock(causes: &Mutex<Causes>) -> MutexGuard<'_, Causes> {
     causes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A directory ends in a slash, as rsync writes it.
 fn entry_line(path: &[u8], compared: &Compared) -> String {
     let slash = |kind: &Kind| if *kind == Kind::Directory { "/" } else { "" };
     let path = printable(path);
@@ -165,14 +162,12 @@ fn closing_line(report: &DiffReport) -> String {
     )
 }
 
-/// An entry, as programs read it.
 #[derive(Serialize)]
 struct EntryLine {
     event: &'static str,
     #[serde(flatten)]
     path: Named,
     compared: &'static str,
-    /// The aspects in which the entry changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     aspects: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,7 +206,6 @@ impl EntryLine {
     }
 }
 
-/// The last line for programs.
 #[derive(Serialize)]
 struct TotalsLine {
     event: &'static str,
@@ -220,11 +214,10 @@ struct TotalsLine {
     extra: u64,
     same: u64,
     failed: u64,
-    /// Read to be hashed, in A and in B.
     bytes_hashed: [u64; 2],
-    /// Who read the contents, as in the report of a copy.
+    /// Readers of the contents, as in a copy's report.
     proofs: [&'static str; 2],
-    /// What a server does not tell, so that it was not compared.
+    /// Facts that a server does not tell were not compared.
     untold: Vec<&'static str>,
     elapsed_s: f64,
 }

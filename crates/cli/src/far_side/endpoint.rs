@@ -28,7 +28,6 @@ use haul_job::{Endpoint, Error, Far, Fault, Here, Place};
 use crate::far_side::web_url;
 use crate::text::printable::printable;
 
-/// Parses an endpoint that several hosts may serve: the first one, and the others.
 pub fn parse_hosts(typed: &OsStr) -> Result<(Endpoint, Vec<Far>), Error> {
     let bytes = typed.as_bytes();
     if let Some(end) = named_end(bytes) {
@@ -62,34 +61,28 @@ pub fn parse_hosts(typed: &OsStr) -> Result<(Endpoint, Vec<Far>), Error> {
     Ok((first, others))
 }
 
-/// Parses a path as typed. Of several hosts with the same files it takes the first.
 pub fn one_host(typed: &OsStr) -> Result<Endpoint, Error> {
     parse_hosts(typed).map(|(first, _)| first)
 }
 
-/// The end that a name of the user's config.toml stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedEnd {
     pub first: Endpoint,
-    /// Further hosts with the same files.
     pub others: Vec<Far>,
 }
 
-/// The ends that have names. Set once, when the program starts.
+/// Set once, at the program's start.
 static NAMED_ENDS: OnceLock<BTreeMap<String, NamedEnd>> = OnceLock::new();
 
-/// Gives ends their names, for all that this process parses from now on.
 pub fn name_ends(ends: BTreeMap<String, NamedEnd>) {
     let _ = NAMED_ENDS.set(ends);
 }
 
-/// Lists the names of the ends in config.toml.
 pub fn names_of_ends() -> Vec<String> {
     NAMED_ENDS.get().into_iter().flat_map(BTreeMap::keys).cloned().collect()
 }
 
-/// `host:path` and `haul://host/path` as host with what ends it, and path. `None`: a path here, or a host that is not
-/// written out.
+/// `host:path` and `haul://host/path`, split behind the host. `None`: a path here, or no full host.
 pub fn split_path(typed: &str) -> Option<(&str, &str)> {
     let scheme = split_scheme(typed.as_bytes());
     let end = match scheme {
@@ -99,7 +92,7 @@ pub fn split_path(typed: &str) -> Option<(&str, &str)> {
     Some(typed.split_at(end + 1))
 }
 
-/// `NAME:path`. A URI and a name with a user are never named ends.
+/// `NAME:path`; never a URI or a name with a user.
 fn named_end(typed: &[u8]) -> Option<Result<(Endpoint, Vec<Far>), Error>> {
     let ends = NAMED_ENDS.get()?;
     if split_scheme(typed).is_some() {
@@ -114,7 +107,7 @@ fn named_end(typed: &[u8]) -> Option<Result<(Endpoint, Vec<Far>), Error>> {
     Some(Ok((Endpoint { place: first.place.clone(), path }, others.clone())))
 }
 
-/// A path of a named end starts at its root, also with a slash in front, as with rclone's aliases.
+/// A path of a named end starts at its root, even with a slash in front, as with rclone's aliases.
 fn beneath(root: &[u8], path: &[u8]) -> Vec<u8> {
     let path = &path[path.iter().position(|byte| *byte != b'/').unwrap_or(path.len())..];
     match (root, path) {
@@ -126,13 +119,11 @@ fn beneath(root: &[u8], path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The first and the others: [`haul_job::MAX_MOVERS`] and one.
+/// [`haul_job::MAX_MOVERS`] and the first.
 const MAX_HOSTS: usize = haul_job::MAX_MOVERS as usize + 1;
 
-/// The list, the scheme in front of it with its `://`, and all that follows the list.
 type HostList<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
 
-/// Finds a list of hosts, with commas.
 fn host_list(bytes: &[u8]) -> Option<HostList<'_>> {
     let has_several = |hosts: &[u8]| hosts.contains(&b',');
     if let Some((scheme, rest)) = split_scheme(bytes) {
@@ -145,7 +136,7 @@ fn host_list(bytes: &[u8]) -> Option<HostList<'_>> {
     has_several(&bytes[..colon]).then(|| (&bytes[..colon], None, &bytes[colon..]))
 }
 
-/// [`find_colon`], where an address in brackets may stand at any place of the list.
+/// [`find_colon`] for lists, where brackets may stand anywhere.
 fn find_colon_of_list(bytes: &[u8]) -> Option<usize> {
     let mut is_inside = false;
     for (at, byte) in bytes.iter().enumerate() {
@@ -160,7 +151,7 @@ fn find_colon_of_list(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Hosts without a login name have that of the first host.
+/// Hosts without a login name have the first host's.
 fn share_user(hosts: &mut [Vec<u8>]) {
     let Some(user) = split_user(&hosts[0]).0.map(<[u8]>::to_vec) else { return };
     for host in hosts.iter_mut().filter(|host| !host.contains(&b'@')) {
@@ -168,7 +159,7 @@ fn share_user(hosts: &mut [Vec<u8>]) {
     }
 }
 
-/// Hosts without a port have that of the last host.
+/// Hosts without a port have the last host's.
 fn share_port(hosts: &mut [Vec<u8>]) {
     let colon = |host: &[u8]| {
         let address = host.iter().rposition(|byte| matches!(byte, b']' | b'@')).unwrap_or(0);
@@ -189,7 +180,6 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
         return Err(refused(bytes, "it contains a NUL byte", "no file name can"));
     }
     if let Some(path) = bytes.strip_prefix(b"stripes:").filter(|path| !path.is_empty()) {
-        // A flag names the directories.
         return Ok(Endpoint { place: Here::Stripes { directories: Vec::new() }.into(), path: path.to_vec() });
     }
     if let Some(made_up) = made_up(bytes)? {
@@ -218,7 +208,7 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
     }
 }
 
-/// `zero:SIZE` and `null:`. A host of such a name can be written in other ways: `ssh://null/`, `null:.`.
+/// `zero:SIZE` and `null:`. Hosts of these names have other spellings: `ssh://null/`, `null:.`.
 fn made_up(bytes: &[u8]) -> Result<Option<Here>, Error> {
     if bytes == b"null:" {
         return Ok(Some(Here::Null));
@@ -234,10 +224,10 @@ fn made_up(bytes: &[u8]) -> Result<Option<Here>, Error> {
     }
 }
 
-/// 1 PiB: ten days at 10 Gbit/s. Tests stop at this size.
+/// 1 PiB: ten days at 10 Gbit/s.
 const ZERO_BYTES_MAX: u64 = 1 << 50;
 
-/// The rule of scp, also for `[v6]:`. The first colon separates host and path, unless a slash stands before it.
+/// scp's rule, also for `[v6]:`: the first colon ends the host, unless a slash stands before it.
 fn find_colon(bytes: &[u8]) -> Option<usize> {
     let mut bracketed = bytes.first() == Some(&b'[');
     for (at, byte) in bytes.iter().enumerate() {
@@ -304,7 +294,7 @@ fn sshftp_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
     Ok(Endpoint { place: Here::SshFtp { user, host, port }.into(), path })
 }
 
-/// A key is taken byte for byte, as other tools take it: a percent sign is one.
+/// A key is taken byte for byte, as by other tools, percent signs too.
 fn s3_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
     let (bucket, key) = rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
     let bucket = std::str::from_utf8(bucket).ok().filter(|bucket| !bucket.is_empty());
@@ -328,7 +318,7 @@ fn home_if_empty(path: Vec<u8>) -> Vec<u8> {
     if path.is_empty() { b".".to_vec() } else { path }
 }
 
-/// `name://rest`. A host named `http` with a path `//x` is rare; a scheme that we do not speak is more likely.
+/// `name://rest`. An unknown scheme is likelier than a host `http` with a path `//x`.
 fn split_scheme(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = bytes.windows(3).position(|w| w == b"://")?;
     let scheme = &bytes[..at];
@@ -344,7 +334,7 @@ fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// At the last `@`: a login name may hold an `@`, a host name may not.
+/// The last `@` splits: only a login name may hold another.
 fn split_user(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match bytes.iter().rposition(|b| *b == b'@') {
         Some(at) => (Some(&bytes[..at]), &bytes[at + 1..]),
@@ -386,7 +376,7 @@ fn parse_port(digits: &[u8]) -> Option<u16> {
     text.parse().ok().filter(|port| *port != 0)
 }
 
-/// The same names that ssh refuses (`valid_hostname` in its ssh.c). With this check the user gets our message first.
+/// Refuses what ssh does (`valid_hostname` in its ssh.c), with our message first.
 fn check_host(typed: &[u8], host: &[u8]) -> Result<String, Error> {
     const FORBIDDEN: &[u8] = b"'`\"$\\;&<>|(){},/@[]";
     let hint = "for a local name with a colon, put ./ in front";
@@ -405,7 +395,7 @@ fn check_host(typed: &[u8], host: &[u8]) -> Result<String, Error> {
     String::from_utf8(host.to_vec()).map_err(|_| refused(typed, "the host is not text", hint))
 }
 
-/// The same names that ssh refuses (`valid_ruser` in its ssh.c). A login name of a Windows domain has a backslash.
+/// Refuses what ssh does (`valid_ruser` in its ssh.c). A Windows domain's login has a backslash.
 fn check_user(typed: &[u8], user: &[u8]) -> Result<String, Error> {
     const FORBIDDEN: &[u8] = b"'`\";&<>|(){}";
     let bad = user.is_empty()
@@ -459,7 +449,7 @@ fn shown(typed: &[u8]) -> String {
     format!("'{}{}'", printable(&typed[..typed.len().min(200)]), if short { "…" } else { "" })
 }
 
-/// The port of `haul serve` and of `haul://host/path`. IANA has not assigned it.
+/// The port of `haul serve` and `haul://host/path`, unassigned by IANA.
 pub const HAUL_PORT: u16 = 7632;
 
 /// DNS names have at most 253 bytes; a scope such as `%eth0` may follow an address.
@@ -571,7 +561,6 @@ mod tests {
             ("haul://h1,h2:9/d", "haul://h1:9 d and haul://h2:9"),
             ("haul://h1:8,h2:9/a,b", "haul://h1:8 a,b and haul://h2:9"),
             ("haul://[2001:db8::1],[2001:db8::2]:9/d", "haul://[2001:db8::1]:9 d and haul://[2001:db8::2]:9"),
-            // One host, or a name here: as ever.
             ("h1:a,b", "h1 a,b and "),
             ("a,b", "this machine a,b and "),
             ("./a,b:c", "this machine ./a,b:c and "),

@@ -1,5 +1,4 @@
-//! Flags that several commands share: how to reach the far side, by ssh or a daemon, and the options of data
-//! connections.
+//! Flags of several commands for reaching the far side and for data connections.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -109,7 +108,7 @@ fn parse_lanes(text: &str) -> Result<Lanes, String> {
     }
 }
 
-/// A name of an interface that looks like an address is none: the kernel allows no colon, and nobody calls one 10.0.0.1.
+/// An interface's name cannot look like an address: the kernel allows no colon, and nobody calls one 10.0.0.1.
 fn parse_paths(text: &str) -> Result<AskedPaths, String> {
     let path = |word: &str| match word.split_once('=') {
         Some((local, remote)) => Some(AskedPath::Pair(local.parse().ok()?, remote.parse().ok()?)),
@@ -134,7 +133,7 @@ fn parse_paths(text: &str) -> Result<AskedPaths, String> {
     }
 }
 
-/// The paths of a daemon, whose clients come from anywhere: it cannot name the other end.
+/// A daemon cannot name its clients' addresses.
 pub fn parse_own_paths(text: &str) -> Result<AskedPaths, String> {
     let asked = parse_paths(text)?;
     match &asked {
@@ -155,7 +154,7 @@ pub fn parse_jump(text: &str) -> Result<String, String> {
     }
 }
 
-/// More lanes help no path. Each lane costs a thread and two buffers at both ends.
+/// More lanes help no path, and each costs a thread and two buffers at both ends.
 pub const MAX_LANES: u16 = 256;
 
 #[cfg(test)]

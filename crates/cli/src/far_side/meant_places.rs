@@ -1,7 +1,7 @@
-//! Places that a flag of ssh would swallow: `ls -F DIR`, `ls -i`, `ls -S` and `ls -o` are words of ls(1), and here they take a value.
+//! Places that a flag of ssh would swallow: `ls -F DIR`, `ls -i`, `ls -S` and `ls -o` are words of ls(1).
 //!
-//! Without a place, or with fewer of them, a command looks at something else than was meant, and ends well. So a value that ssh could
-//! not use either is refused where it is typed, also if no ssh runs.
+//! A command that lost a place would look elsewhere and end well. So a value that ssh could not use either is refused,
+//! even if no ssh runs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,7 +14,6 @@ use crate::far_side::endpoint::one_host;
 use crate::far_side::flags::Reach;
 use crate::text::printable::printable;
 
-/// Fails on the first flag whose value must have been meant as a place.
 pub fn refuse(typed: &Reach) -> Result<(), Error> {
     let identities = typed.ssh_identity.iter().map(|file| ("-i", "a key", file.as_os_str()));
     let config = typed.ssh_config.iter().map(|file| ("-F", "a configuration file", file.as_os_str()));
@@ -25,7 +24,7 @@ pub fn refuse(typed: &Reach) -> Result<(), Error> {
         }
     }
     for option in &typed.ssh_option {
-        // ssh_config(5): a keyword and its value, with a space or an equals sign between.
+        // ssh_config(5): keyword and value, with a space or equals sign between.
         if !option.as_bytes().iter().any(|byte| matches!(byte, b'=' | b' ' | b'\t')) {
             return Err(refused("-o", "an option of ssh, NAME=VALUE", option));
         }

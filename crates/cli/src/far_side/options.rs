@@ -1,4 +1,4 @@
-//! From the flags for the far side to the options of ssh and of data connections.
+//! Turns flags for the far side into options of ssh and data connections.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,7 +11,6 @@ use crate::far_side::{meant_places, options};
 use crate::flags::values::{parse_port, split_words};
 use crate::text::printable::printable;
 
-/// The options with which a place is reached.
 pub fn ways(reach: &Reach) -> Result<(Carriage, SshOptions), Error> {
     let (ssh, ssh_family) = options::ssh_options(reach)?;
     let family = match (reach.ipv4, reach.ipv6) {
@@ -22,7 +21,6 @@ pub fn ways(reach: &Reach) -> Result<(Carriage, SshOptions), Error> {
     Ok((Carriage { family, ..Carriage::default() }, ssh))
 }
 
-/// The options of data connections, which several commands share.
 pub fn connections(typed: &Connections, reach: &Reach, ssh_family: Option<Family>) -> Carriage {
     Carriage {
         lanes: typed.lanes.0,
@@ -39,7 +37,7 @@ pub fn connections(typed: &Connections, reach: &Reach, ssh_family: Option<Family
     }
 }
 
-/// The options for ssh. `-e` comes first, so that a flag of its own wins.
+/// `-e` comes first, so a flag of its own wins.
 pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error> {
     meant_places::refuse(typed)?;
     let (mut ssh, family) = match &typed.rsh {
@@ -51,7 +49,7 @@ pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error>
     ssh.identities.extend(typed.ssh_identity.iter().cloned());
     ssh.config = typed.ssh_config.clone().or(ssh.config);
     ssh.jump = typed.jump.clone().or(ssh.jump);
-    // For a repeated option, ssh takes the first value.
+    // ssh takes a repeated option's first value.
     ssh.options.splice(0..0, typed.ssh_option.iter().cloned());
     ssh.fresh_login = typed.no_keep_login;
     ssh.remote_program = typed.haul_path.clone();
@@ -63,8 +61,7 @@ pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error>
     Ok((ssh, family))
 }
 
-/// `-e 'ssh -p 2222 -i key'` as in rsync. Options without a field in the job are refused: otherwise they would be lost
-/// silently.
+/// `-e 'ssh -p 2222 -i key'` as in rsync. Refuses options that the job would silently lose.
 fn remote_shell(command: &str) -> Result<(SshOptions, Option<Family>), Error> {
     let refused = |cause: String| {
         usage("cannot use the command of -e").because(cause).try_this(

@@ -8,12 +8,11 @@ use haul_job::{Event, Observer};
 
 use crate::text::printable::printable;
 
-/// A line on standard error, if there is one.
+/// Ignores a closed standard error.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// The user who waits for the answer.
 pub struct Person {
     pub interrupted: Arc<AtomicBool>,
 }

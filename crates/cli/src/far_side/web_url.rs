@@ -1,15 +1,12 @@
-//! Addresses of web servers as people type them: `https://[user[:password]@]host[:port]/path[?query]`, and the same with `http`, `dav` and
-//! `davs`; and those of FTP, `ftp://` and `ftps://`, and of GridFTP, `gsiftp://`, whose paths are names of files and have no
-//! query.
+//! Addresses as typed: `https://[user[:password]@]host[:port]/path[?query]`, `http`, `dav`, `davs`; and `ftp://`,
+//! `ftps://`, `gsiftp://`, whose paths are names of files without a query.
 //!
-//! A password, and a query, which may be a signature, are never shown.
+//! Passwords and queries, which may be signatures, are never shown.
 
 use haul_job::{Endpoint, FtpServer, Here, WebLogin, WebServer};
 
-/// Why an address is refused, and what to type instead.
 pub type Refused = (&'static str, &'static str);
 
-/// Parses an address with a scheme of the web or of FTP.
 pub fn parse_any(scheme: &[u8], rest: &[u8]) -> Option<Result<Endpoint, Refused>> {
     match of_ftp(scheme) {
         Some(kind) => Some(parse_ftp(kind, rest)),
@@ -17,14 +14,12 @@ pub fn parse_any(scheme: &[u8], rest: &[u8]) -> Option<Result<Endpoint, Refused>
     }
 }
 
-/// What a scheme says of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scheme {
     is_tls: bool,
     is_dav: bool,
 }
 
-/// Whether this scheme is one of a web server.
 fn of_scheme(scheme: &[u8]) -> Option<Scheme> {
     let (is_tls, is_dav) = match scheme.to_ascii_lowercase().as_slice() {
         b"http" => (false, false),
@@ -36,7 +31,6 @@ fn of_scheme(scheme: &[u8]) -> Option<Scheme> {
     Some(Scheme { is_tls, is_dav })
 }
 
-/// Parses what stands behind `https://`.
 fn parse(Scheme { is_tls, is_dav }: Scheme, rest: &[u8]) -> Result<Endpoint, Refused> {
     let end = end_of_authority(rest);
     let (authority, path) = rest.split_at(end);
@@ -47,7 +41,6 @@ fn parse(Scheme { is_tls, is_dav }: Scheme, rest: &[u8]) -> Result<Endpoint, Ref
     Ok(Endpoint { place: Here::Web(server).into(), path })
 }
 
-/// The schemes of FTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FtpKind {
     Ftp,
@@ -55,7 +48,6 @@ enum FtpKind {
     Grid,
 }
 
-/// Whether this scheme is one of FTP.
 fn of_ftp(scheme: &[u8]) -> Option<FtpKind> {
     match scheme.to_ascii_lowercase().as_slice() {
         b"ftp" => Some(FtpKind::Ftp),
@@ -65,7 +57,7 @@ fn of_ftp(scheme: &[u8]) -> Option<FtpKind> {
     }
 }
 
-/// The path of an address of GridFTP: it begins at the top, and with `/~/` at the home.
+/// GridFTP's path begins at the top, and with `/~/` at the home.
 pub fn grid_path(path: Vec<u8>) -> Vec<u8> {
     match path.strip_prefix(b"/~") {
         Some(b"") => Vec::new(),
@@ -75,8 +67,8 @@ pub fn grid_path(path: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Parses what stands behind `ftp://`. The path begins where the server starts; with a second slash, or `%2F`, at its top (RFC 1738,
-/// 3.2.2).
+/// Parses the rest behind `ftp://`. The path begins where the server starts; after a second slash, or `%2F`, at its top
+/// (RFC 1738, 3.2.2).
 fn parse_ftp(kind: FtpKind, rest: &[u8]) -> Result<Endpoint, Refused> {
     let (authority, path) = rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
     let (login, host, port) = split_login(authority)?;
@@ -102,7 +94,6 @@ fn parse_ftp(kind: FtpKind, rest: &[u8]) -> Result<Endpoint, Refused> {
 /// `;type=i`
 const TYPE_BYTES: usize = 7;
 
-/// Splits `[user[:password]@]host[:port]`.
 fn split_login(authority: &[u8]) -> Result<(Option<WebLogin>, &str, Option<u16>), Refused> {
     let (login, address) = match authority.iter().rposition(|byte| *byte == b'@') {
         Some(at) => (Some(login(&authority[..at])?), &authority[at + 1..]),
@@ -112,7 +103,7 @@ fn split_login(authority: &[u8]) -> Result<(Option<WebLogin>, &str, Option<u16>)
     Ok((login, host, port))
 }
 
-/// An address as it may be shown: without what stands in front of an `@`, and without its query.
+/// The address without what stands before an `@`, and without its query.
 pub fn shown(typed: &[u8]) -> Option<Vec<u8>> {
     let at = typed.windows(3).position(|three| three == b"://")?;
     let is_ftp = of_ftp(&typed[..at]).is_some();
@@ -126,13 +117,12 @@ pub fn shown(typed: &[u8]) -> Option<Vec<u8>> {
     Some([scheme, address, &path].concat())
 }
 
-/// A path of a web server as it may be shown.
 pub fn without_query(path: &[u8]) -> Vec<u8> {
     let end = path.iter().position(|byte| matches!(byte, b'?' | b'#'));
     end.map_or(path.to_vec(), |end| [&path[..end], b"?..."].concat())
 }
 
-/// The path of a file that a path of a URL means.
+/// Returns the path of the file that a URL's path means.
 pub fn unescaped(path: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path);
     while let Some((byte, tail)) = rest.split_first() {
@@ -153,7 +143,7 @@ pub fn unescaped(path: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The path of a URL that means the path of a file. It can be typed.
+/// Returns a URL's path for a file's; it can be typed.
 pub fn escaped(path: &[u8]) -> Vec<u8> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
     path.iter()
@@ -177,7 +167,6 @@ fn login(text: &[u8]) -> Result<WebLogin, Refused> {
     }
 }
 
-/// Undoes the escapes of a text.
 fn decoded(text: &[u8]) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some((byte, tail)) = rest.split_first() {

@@ -4,7 +4,6 @@ use haul_job::{Endpoint, Far, FtpServer, Here, Place};
 
 use crate::far_side::web_url;
 
-/// The endpoint as scp would write it, for JSON and for messages.
 pub fn text(endpoint: &Endpoint) -> Vec<u8> {
     let mut text = match &endpoint.place {
         Place::Here(Here::Disk) => Vec::new(),
@@ -14,7 +13,7 @@ pub fn text(endpoint: &Endpoint) -> Vec<u8> {
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
             made_up.to_string().into_bytes()
         }
-        // The path of GridFTP begins at the top.
+        // GridFTP's path begins at the top.
         Place::Here(server @ (Here::SshFtp { .. } | Here::Ftp(FtpServer { is_grid: true, .. }))) => {
             let home = if endpoint.path.starts_with(b"/") { "" } else { "/~/" };
             format!("{server}{home}").into_bytes()

@@ -1,4 +1,4 @@
-//! The rules of `--include`, `--exclude`, their lists, `--filter` and `--cvs-exclude`, in the order typed.
+//! Rules of `--include`, `--exclude`, their lists, `--filter` and `--cvs-exclude`, in the order typed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,13 +9,12 @@ use haul_job::{Error, Fault, FilterRule};
 use crate::flags::filters::Filter;
 use crate::text::printable::printable;
 
-/// Reads the list that a flag names.
 type Read<'a> = dyn FnMut(&'static str, &OsStr) -> Result<Vec<u8>, Error> + 'a;
 
-/// A file of rules may name further ones, so far.
+/// How deep files of rules may name further ones.
 const MAX_MERGE_DEPTH: usize = 16;
 
-/// All rules. A file of rules is expanded where its flag stands. `from0`: lists are separated by NUL bytes; `cvs`: with what CVS ignores.
+/// Expands a file of rules where its flag stands. `from0`: NUL bytes separate lists; `cvs` adds what CVS ignores.
 ///
 /// # Errors
 /// [`Fault::Usage`]: a rule is none. [`Fault::FileIo`]: a list cannot be read.
@@ -47,7 +46,7 @@ pub fn rules(filters: &[Filter], from0: bool, cvs: bool, read: &mut Read<'_>) ->
     Ok(rules)
 }
 
-/// As in rsync, `+ ` and `- ` in front of a pattern overrule the flag, and `!` alone forgets the rules so far.
+/// As in rsync, a pattern's `+ ` or `- ` overrules the flag, and `!` alone forgets all rules so far.
 fn add_pattern(rules: &mut Vec<FilterRule>, include: bool, pattern: &[u8]) -> Result<(), Error> {
     let (include, pattern) = match pattern {
         b"!" => {
@@ -90,7 +89,6 @@ fn add(rules: &mut Vec<FilterRule>, rule: ReadRule, read: &mut Read<'_>, depth: 
     Ok(())
 }
 
-/// Adds the patterns that CVS ignores by itself, then those of the user.
 fn add_cvs(rules: &mut Vec<FilterRule>, read: &mut Read<'_>) -> Result<(), Error> {
     let perishable = RuleTraits { perishable: true, ..RuleTraits::default() };
     for pattern in CVS_PATTERNS.split_ascii_whitespace() {
@@ -120,7 +118,6 @@ fn not_a_rule(why: String) -> Error {
     Error::new(Fault::Usage, why).try_this("--filter '- PATTERN', '+ PATTERN', '. FILE' or ': NAME', as in rsync")
 }
 
-/// The lines of a list, without empty ones.
 pub fn split_lines(bytes: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
     let end = if from0 { 0 } else { b'\n' };
     let whole = move |line| if from0 { line } else { <[u8]>::strip_suffix(line, b"\r").unwrap_or(line) };

@@ -4,18 +4,14 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 
-/// A rule or a list of rules, in the order typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// `--include` or `--exclude`
     Rule { include: bool, pattern: OsString },
-    /// `--include-from` or `--exclude-from`
     File { include: bool, file: OsString },
-    /// `--filter`
     Written(OsString),
 }
 
-/// The filters of a command that takes some. Their order decides which one wins.
+/// A command's filters; their order decides which wins.
 pub fn of_command(matches: &ArgMatches) -> Vec<Filter> {
     let of_sub = matches.subcommand().filter(|(name, _)| ["cp", "diff"].contains(name));
     of_sub.map(|(_, sub)| in_order(sub)).unwrap_or_default()

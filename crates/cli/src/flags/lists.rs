@@ -1,4 +1,4 @@
-//! Lists of names and rules in files, which flags name.
+//! Lists of names and rules in files.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -11,17 +11,14 @@ use haul_transfer::standard_streams::Input;
 
 use crate::text::printable::printable;
 
-/// Reads the lists that flags name. Standard input is read at most once.
 #[derive(Default)]
 pub struct Lists {
-    /// The lists are separated by NUL bytes instead of newlines.
+    /// NUL bytes separate, not newlines.
     pub from0: bool,
-    /// The flag that reads standard input.
     pub stdin_taken_by: Option<&'static str>,
 }
 
 impl Lists {
-    /// Reads a list to its end.
     pub fn read(&mut self, flag: &'static str, file: &OsStr) -> Result<Vec<u8>, Error> {
         let failed = |error: std::io::Error| {
             let name =
@@ -52,5 +49,5 @@ fn usage(what: impl Into<String>) -> Error {
     Error::new(Fault::Usage, what)
 }
 
-/// Lists are held in memory, because both ends look paths up. 1 GiB is ten million paths of a hundred bytes.
+/// Both ends look paths up in memory. 1 GiB is ten million paths of a hundred bytes.
 const MAX_LIST_BYTES: u64 = 1 << 30;

@@ -1,4 +1,4 @@
-//! Values that flags of several commands take.
+//! Values of several commands' flags.
 
 use clap::ValueEnum;
 use haul_job::Cipher;
@@ -6,7 +6,7 @@ use haul_job::job::WriteRoute;
 use haul_pump::SendRoute;
 use haul_transfer::place::Algorithm;
 
-/// Digits only: `u64::parse` would take a plus sign.
+/// `u64::parse` would take a plus sign.
 pub fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
@@ -43,7 +43,7 @@ pub enum CipherName {
 }
 
 impl CipherName {
-    /// The cipher; `None` for connections in the clear.
+    /// `None` for connections in the clear.
     pub fn cipher(self) -> Option<Cipher> {
         match self {
             CipherName::Aes128Gcm => Some(Cipher::Aes128Gcm),
@@ -77,13 +77,12 @@ pub fn length_s(text: &str) -> Option<u64> {
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// `--max-age` and `--min-age`, in seconds.
 pub fn parse_age(text: &str) -> Result<u64, String> {
     let age_s = length_s(text).filter(|_| !text.is_empty());
     age_s.ok_or_else(|| "a time with its unit, such as 90m, 12h, 30d, 2w or 1y".to_owned())
 }
 
-/// TCP_CA_NAME_MAX of Linux is 16, with the closing NUL.
+/// Linux's TCP_CA_NAME_MAX is 16, with the NUL.
 pub fn parse_congestion_control(text: &str) -> Result<String, String> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     match text.len() {
@@ -123,7 +122,6 @@ pub fn send_route(text: &str) -> Result<SendRoute, String> {
     named_value(&SendRoute::ALL, text)
 }
 
-/// The spelling of a name.
 pub fn write_route(text: &str) -> Result<WriteRoute, String> {
     named_value(&WriteRoute::ALL.map(|route| (route, route.name())), text)
 }
@@ -133,7 +131,7 @@ pub fn interval(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "seconds from 0.1 to 60".to_owned())
 }
 
-/// Splits at spaces. Single and double quotes hold words together and have no other meaning, as in rsync.
+/// Splits at spaces, except within single and double quotes, as in rsync.
 pub fn split_words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use crate::json::line::to_line;
 use crate::text::failure;
 
-/// The error that ended a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct ErrorLine {
@@ -17,7 +16,6 @@ pub struct ErrorLine {
     pub exit_code: u8,
 }
 
-/// The error as programs read it.
 pub fn of_error(error: &Error) -> ErrorLine {
     let exit = failure::of_fault(error.fault);
     ErrorLine {

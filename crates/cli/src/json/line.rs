@@ -6,7 +6,7 @@ use haul_transfer::drives_terminal;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The object as one line with its newline. Plain structs of numbers and strings can always be written.
+/// Ends with a newline. Plain structs of numbers and strings never fail.
 pub fn to_line(object: &impl Serialize) -> String {
     let mut text = Vec::new();
     object.serialize(&mut Serializer::with_formatter(&mut text, Shown)).expect("plain structs of numbers and strings");
@@ -14,8 +14,8 @@ pub fn to_line(object: &impl Serialize) -> String {
     String::from_utf8(text).expect("it is made of pieces of text")
 }
 
-/// JSON must escape only characters below U+0020. Names and messages of a peer may hold other characters that drive a
-/// terminal. They are escaped as `\uXXXX`, which means the same text to a reader.
+/// Escapes as `\uXXXX`, the same text to a reader, all characters of a peer that drive a terminal; JSON requires this
+/// only below U+0020.
 struct Shown;
 
 impl Formatter for Shown {

@@ -4,28 +4,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A path of any bytes: as text, and in hexadecimal if it is not valid text.
+/// A path as text, and in hexadecimal if that is not valid text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
-    /// The path as text.
     pub path: String,
-    /// The exact bytes, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_hex: Option<String>,
 }
 
-/// A path as programs read it.
 pub fn named(path: &[u8]) -> Named {
     let path_hex = std::str::from_utf8(path).is_err().then(|| hex(path));
     Named { path: String::from_utf8_lossy(path).into_owned(), path_hex }
 }
 
-/// Writes bytes in hexadecimal, with small letters.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Rounded to milliseconds, which compare without noise.
 pub fn seconds(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e3).round() / 1e3
 }
@@ -35,5 +30,5 @@ pub fn share(fraction: f64) -> f64 {
     if fraction.is_finite() { (fraction * 1e4).round() / 1e4 } else { 0.0 }
 }
 
-/// Rises when a field changes its meaning or goes away; new fields and events do not raise it. See docs/use/json.md.
+/// Rises when a field changes its meaning or goes, not for new ones. See docs/use/json.md.
 pub const SCHEMA: u32 = 2;

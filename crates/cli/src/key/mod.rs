@@ -1,4 +1,4 @@
-//! `haul key`: the identity for haul:// connections, and the daemons that are trusted.
+//! `haul key`: the identity for haul:// connections, and trusted daemons.
 
 pub mod flags;
 
@@ -18,7 +18,6 @@ use crate::process::output;
 use crate::text::failure;
 use crate::text::printable::printable;
 
-/// Makes or shows a key, or trusts the key of a daemon.
 pub fn run(typed: &Key) -> ExitCode {
     let done = match &typed.action {
         KeyAction::Generate(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
@@ -65,25 +64,22 @@ fn trust(typed: &Trust) -> Result<String, Error> {
     })
 }
 
-/// The output of `haul key`.
 struct Told {
-    /// Standard output gets the key line alone, so that a shell can append it to a list of keys.
+    /// Standard output gets the key line alone, for lists of keys.
     text: String,
-    /// Text for standard error.
     aside: String,
 }
 
-/// The public half as one line of a list, with a name for the log.
+/// The public half as a line of a list, named for the log.
 fn line_of(key: &str) -> String {
     format!("{key} {}\n", printable(owner()))
 }
 
-/// The short form of a key, for comparing by eye.
 fn fingerprint(short: &str) -> String {
     format!("fingerprint {short}\n")
 }
 
-/// The user and host that make this key, as in ssh-keygen's comment.
+/// The user and host, as in ssh-keygen's comment.
 fn owner() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "user".to_owned());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The network classes for a program: one object. `docs/use/json.md` is the promise.
+//! The network classes for a program: one object, promised in `docs/use/json.md`.
 
 use haul_transfer::networks_shown::{OneAddress, ShownValue, Table, ValueSource};
 use serde::Serialize;
@@ -50,7 +50,6 @@ struct ValueLine {
     refused: Option<String>,
 }
 
-/// Every class with its networks and values.
 pub fn table(table: &Table) -> String {
     let class = |class: &haul_transfer::networks_shown::ShownClass| ClassLine {
         name: class.name.clone(),
@@ -67,7 +66,6 @@ pub fn table(table: &Table) -> String {
     })
 }
 
-/// Writes all that holds for an address.
 pub fn address(shown: &OneAddress) -> String {
     to_line(&AddressLine {
         event: "network",

@@ -1,4 +1,4 @@
-//! `haul networks`: the network classes of this host, and all that holds for one address.
+//! `haul networks`: this host's network classes, and all that holds for one address.
 
 pub mod flags;
 mod json;
@@ -13,7 +13,6 @@ use haul_transfer::{Surroundings, network_classes, networks_observed, networks_s
 use crate::networks::flags::NetworkFlags;
 use crate::process::{ending, output};
 
-/// Prints the table, or what holds for an address.
 pub fn run(typed: &NetworkFlags) -> ExitCode {
     match said(typed) {
         Ok(said) => {

@@ -1,4 +1,4 @@
-//! What the service has observed of each network class, and which floor would have been best.
+//! What the service observed of each network class, and its best floor.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,6 @@ use crate::json::line::to_line;
 use crate::json::values::SCHEMA;
 use crate::text::printable::printable;
 
-/// Writes the classes for a person.
 pub fn text(classes: &[ObservedClass]) -> String {
     if classes.is_empty() {
         return "nothing was observed yet: `haul serve` of this user writes it down each minute\n".to_owned();
@@ -111,7 +110,6 @@ struct BestLine {
     why: &'static str,
 }
 
-/// Writes the classes for a program.
 pub fn json(classes: &[ObservedClass]) -> String {
     let best = |best: &BestFloor| BestLine {
         floor_us: best.floor_us,

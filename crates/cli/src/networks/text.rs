@@ -6,7 +6,6 @@ use haul_transfer::networks_shown::{OneAddress, ShownValue, Table, ValueSource};
 
 use crate::text::printable::printable;
 
-/// Every class with its networks and values.
 pub fn table(table: &Table) -> String {
     let mut text = String::new();
     for class in &table.classes {
@@ -26,7 +25,6 @@ pub fn table(table: &Table) -> String {
     text
 }
 
-/// Writes all that holds for an address.
 pub fn address(shown: &OneAddress) -> String {
     let mut text = format!("{} is in class {} ({})\n", shown.address, shown.class, shown.fits);
     if shown.by_distance {

@@ -1,15 +1,13 @@
-//! What stands at the end of the manual pages: the environment, files, and other pages. Each entry names its pages.
+//! The end of manual pages: environment, files, other pages.
 
 use crate::pages::blocks::Block;
 
-/// A name, what it means, and the pages that have it.
 type Entry = (&'static str, &'static str, &'static [&'static str]);
 
 const COPIES: &str = "haul-cp";
 const COPY: [&str; 2] = ["haul", COPIES];
 const SERVE: &str = "haul-serve";
 
-/// Variables that haul reads.
 const ENVIRONMENT: [Entry; 9] = [
     ("HOME", "where the directories below begin, if their own variables are not set", &["haul", COPIES, SERVE]),
     ("XDG_CONFIG_HOME", "settings, keys and lists; ~/.config without it", &["haul", COPIES, SERVE]),
@@ -26,7 +24,6 @@ const ENVIRONMENT: [Entry; 9] = [
     ),
 ];
 
-/// Files that haul reads or writes.
 const FILES: [Entry; 14] = [
     ("~/.config/haul/config.toml", "settings, and names of ends: haul-config(5)", &["haul", COPIES, "haul-config"]),
     (
@@ -64,7 +61,6 @@ const FILES: [Entry; 14] = [
     ("/var/lib/haul/tune-before.toml", "the values before the first --apply", &["haul-tune"]),
 ];
 
-/// Other pages, apart from haul(1), which each page names.
 const SEE_ALSO: [(&str, &str); 22] = [
     ("haul", "haul-cp(1), haul-config(5), haul-policy(5), haul-networks(5), ssh(1)"),
     (
@@ -93,12 +89,10 @@ const SEE_ALSO: [(&str, &str); 22] = [
     ("haul-networks.5", "haul-networks(1), haul-serve(1), haul-policy(5), tcp(7), ip-route(8)"),
 ];
 
-/// The sections ENVIRONMENT and FILES of a page.
 pub fn places(page: &str) -> Vec<Block> {
     [section("ENVIRONMENT", &ENVIRONMENT, page), section("FILES", &FILES, page)].concat()
 }
 
-/// The section SEE ALSO of a page in a section of the manual.
 pub fn see_also(page: &str, number: u8) -> Vec<Block> {
     let name = format!("{page}.{number}");
     let others = SEE_ALSO.iter().find(|(of, _)| *of == page || *of == name).map_or("", |(_, others)| others);
@@ -115,7 +109,6 @@ fn section(name: &str, entries: &[Entry], page: &str) -> Vec<Block> {
     if items.is_empty() { items } else { [vec![Block::Section(name.to_owned())], items].concat() }
 }
 
-/// All pages that an entry names, without their section, and those that SEE ALSO leads to, with it.
 #[cfg(test)]
 pub fn named() -> (Vec<String>, Vec<String>) {
     let of_entries =

@@ -1,45 +1,39 @@
-//! The parts that a manual page is made of, and how man(7) writes them.
+//! The parts of a manual page, and their man(7).
 
 use roff::{Inline, Roff, bold, roman};
 
-/// Words of a line, each run in its font.
 pub type Text = Vec<Inline>;
 
-/// One part of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block {
     /// The heading of a section.
     Section(String),
     /// The heading within a section.
     Subsection(String),
-    /// Text that is filled to the width of the terminal.
+    /// Filled to the terminal's width.
     Paragraph(Text),
     /// Lines that stay as they are.
     Literal(Vec<String>),
-    /// A term, and what it means: each text begins a line of its own.
+    /// Each text of the meaning begins a line.
     Item { term: Text, meaning: Vec<Text> },
-    /// One point of a list.
+    /// A point of a list.
     Bullet(Text),
 }
 
 impl Block {
-    /// A term that is typed as it stands, and its meaning.
     pub fn item(term: &str, meaning: &str) -> Self {
         Self::Item { term: vec![bold(term)], meaning: vec![vec![roman(meaning)]] }
     }
 
-    /// Text in one font.
     pub fn plain(text: &str) -> Self {
         Self::Paragraph(vec![roman(text)])
     }
 
-    /// Whether the block is the heading of this section.
     pub fn is_section(&self, name: &str) -> bool {
         matches!(self, Self::Section(heading) if heading == name)
     }
 }
 
-/// Writes the blocks in man(7).
 pub fn render(blocks: &[Block]) -> Roff {
     let mut roff = Roff::new();
     let mut below_heading = false;
@@ -52,7 +46,7 @@ pub fn render(blocks: &[Block]) -> Roff {
                 roff.control("SS", [heading.as_str()]);
             }
             Block::Paragraph(text) => {
-                // man(7) has the space of a paragraph below a heading already, and mandoc warns of another.
+                // man(7) has a heading's space already, and mandoc warns of another.
                 if !below_heading {
                     roff.control("PP", []);
                 }
@@ -62,7 +56,7 @@ pub fn render(blocks: &[Block]) -> Roff {
                 roff.control("IP", [NO_TAG, LITERAL_INDENT]);
                 roff.control("nf", []);
                 for line in lines {
-                    // An empty line of text is a request for space in some implementations.
+                    // An empty line requests space in some implementations.
                     if line.is_empty() {
                         roff.control("sp", [])
                     } else {
@@ -91,14 +85,12 @@ pub fn render(blocks: &[Block]) -> Roff {
     roff
 }
 
-/// The empty argument of a macro.
 const NO_TAG: &str = "\"\"";
 
-/// Columns before lines that stay as they are. man(1) indents the text of a section by 7 columns, so that lines of 69
-/// fit on a terminal of 80.
+/// man(1) indents text by 7 columns, so lines of 69 fit on a terminal of 80.
 const LITERAL_INDENT: &str = "4";
 
-/// The longest line that stays as it is, and fits on a terminal of 80 columns.
+/// Lines that stay must fit on a terminal of 80 columns.
 #[cfg(test)]
 pub const LITERAL_WIDTH: usize = 80 - 7 - 4;
 

@@ -1,4 +1,4 @@
-//! The manual page of a command: its flags from their definitions, and the last text of its help as sections.
+//! A command's manual page: flags by definition, and its help's last text as sections.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::pages::help_text;
 use crate::pages::title::title;
 use crate::text::failure;
 
-/// The page of `haul` or of one of its commands. `command` is built.
+/// The page of `haul` or a command; `command` is built.
 pub fn page(command: &Command) -> io::Result<Vec<u8>> {
     let name = name(command).to_owned();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -31,12 +31,12 @@ pub fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page.into_bytes())
 }
 
-/// The name of its page. `haul` itself has no other name for display.
+/// The page's name; `haul` has no other name for display.
 pub fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The last text of the help: what belongs to the description, and its sections.
+/// The help's last text: the description's part, and sections.
 fn described(command: &Command) -> (Vec<Block>, Vec<Block>) {
     let text = command.get_after_long_help().or_else(|| command.get_after_help());
     let mut first = help_text::blocks(&text.map(ToString::to_string).unwrap_or_default());
@@ -45,7 +45,6 @@ fn described(command: &Command) -> (Vec<Block>, Vec<Block>) {
     (first, sections)
 }
 
-/// Each way to call it, as the help says it.
 fn usage(command: &Command) -> Roff {
     let mut roff = Roff::new();
     let usage = command.clone().render_usage().to_string();
@@ -62,7 +61,6 @@ fn usage(command: &Command) -> Roff {
     roff
 }
 
-/// The flags, in the sections of the help.
 fn options(command: &Command) -> io::Result<String> {
     if command.get_arguments().all(clap::Arg::is_hide_set) {
         return Ok(String::new());
@@ -70,7 +68,7 @@ fn options(command: &Command) -> io::Result<String> {
     rendered(|page| Man::new(command.clone()).render_options_section(page))
 }
 
-/// The commands of `haul` have pages of their own. Commands of a command stand here with their flags.
+/// `haul`'s commands have their own pages; subcommands stand here with their flags.
 fn commands(command: &Command) -> io::Result<String> {
     let visible = |sub: &&Command| !sub.is_hide_set() && sub.get_name() != "help";
     let mut subs = command.get_subcommands().filter(visible).peekable();
@@ -92,13 +90,12 @@ fn commands(command: &Command) -> io::Result<String> {
         text.push_str(&usage(sub).to_roff());
         text.push_str(&render(&[Block::plain(&format!("{about}."))]).to_roff());
         let flags = options(sub)?;
-        // The flags stand below the name of their command, without a heading.
+        // Flags stand below their command's name, without a heading.
         text.push_str(flags.split_once('\n').map_or("", |(_, flags)| flags));
     }
     Ok(text)
 }
 
-/// The sections of the help, and those that each page has.
 fn ending(name: &str, sections: Vec<Block>) -> Vec<Block> {
     let has = |section: &str| sections.iter().any(|block| block.is_section(section));
     let status = if has(EXIT_STATUS) { Vec::new() } else { exit_status(name) };
@@ -122,7 +119,6 @@ fn exit_status(name: &str) -> Vec<Block> {
     vec![heading, Block::plain("0 is success. haul-cp(1) has the other statuses.")]
 }
 
-/// The blocks below the heading of this section, and all others.
 fn parted(blocks: Vec<Block>, section: &str) -> (Vec<Block>, Vec<Block>) {
     let (mut inside, mut others, mut is_inside) = (Vec::new(), Vec::new(), false);
     for block in blocks {
@@ -137,14 +133,14 @@ fn parted(blocks: Vec<Block>, section: &str) -> (Vec<Block>, Vec<Block>) {
     (inside, others)
 }
 
-/// What `clap_mangen` writes, without the definitions that stand once at the beginning of a page.
+/// `clap_mangen`'s text, without the definitions that begin a page.
 fn rendered(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<String> {
     let mut page = Vec::new();
     write(&mut page)?;
     let text = String::from_utf8(page).map_err(io::Error::other)?;
     let definitions = Roff::new().render();
     let text = text.strip_prefix(&definitions).unwrap_or(&text);
-    // It breaks the line before and behind an empty one, which is a space by itself.
+    // clap_mangen breaks the line around an empty one, which is a space by itself.
     Ok(text.replace("\n.br\n\n.br\n", "\n.sp\n"))
 }
 

@@ -1,8 +1,7 @@
-//! Examples of each command, for the EXAMPLES of the manual pages. Those of `haul cp` are the first words of its help, too.
+//! EXAMPLES of the manual pages. Those of `haul cp` also begin its help.
 
 use crate::cp::help::{Example, FIRST_SIX};
 
-/// The other commands, by their names on the command line.
 const OF_COMMANDS: [(&str, &[Example]); 27] = [
     (
         "ls",
@@ -96,7 +95,6 @@ const OF_COMMANDS: [(&str, &[Example]); 27] = [
     ("completions", &[("haul completions bash", "for ~/.local/share/bash-completion/completions/haul")]),
 ];
 
-/// The examples of a page: `haul`, `haul-cp`.
 pub fn of_page(page: &str) -> &'static [Example] {
     match page {
         "haul" | "haul-cp" => &FIRST_SIX,
@@ -129,7 +127,7 @@ mod tests {
         }
     }
 
-    /// clap wraps what is longer than the terminal: a text that has its own line breaks would break twice.
+    /// clap wraps at the terminal: text with its own line breaks would break twice.
     #[test]
     fn no_text_of_the_help_wraps_twice() {
         let mut haul = Typed::command();

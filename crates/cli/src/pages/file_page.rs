@@ -1,20 +1,17 @@
-//! The manual pages of files, made from the pages of docs/ that describe them.
+//! Manual pages of files, made from docs/.
 
 use crate::pages::around;
 use crate::pages::blocks::{Block, render};
 use crate::pages::markdown;
 use crate::pages::title::title;
 
-/// A page of section 5.
 pub struct FilePage {
     pub name: &'static str,
     about: &'static str,
-    /// The directory of the text in docs/.
     directory: &'static str,
     text: &'static str,
 }
 
-/// All of them.
 pub const ALL: [FilePage; 3] = [
     FilePage {
         name: "haul-config",
@@ -36,7 +33,6 @@ pub const ALL: [FilePage; 3] = [
     },
 ];
 
-/// The pages of docs/ that are manual pages.
 const MANUAL_PAGES: [(&str, &str); 6] = [
     ("config", "haul-config(5)"),
     ("policy", "haul-policy(5)"),
@@ -61,7 +57,6 @@ impl FilePage {
 mod tests {
     use super::*;
 
-    /// What stands outside of lines that stay as they are.
     fn filled(page: &str) -> String {
         let mut filled = String::new();
         let mut is_literal = false;

@@ -1,4 +1,4 @@
-//! Reads the text that stands behind the flags in a help, which is laid out for a terminal of 80 columns.
+//! Reads the text behind the flags in a help, laid out for 80 columns.
 //!
 //! ```text
 //!   text from the left edge              paragraphs; a line that had room for the next word ends one
@@ -12,7 +12,6 @@ use roff::roman;
 
 use crate::pages::blocks::Block;
 
-/// The blocks of a help's last text.
 pub fn blocks(text: &str) -> Vec<Block> {
     let mut reader = Reader { blocks: Vec::new(), base: 0, in_examples: false, open: Open::Nothing };
     text.lines().for_each(|line| reader.read(line));
@@ -22,22 +21,20 @@ pub fn blocks(text: &str) -> Vec<Block> {
 
 struct Reader {
     blocks: Vec<Block>,
-    /// The columns before text of this section.
     base: usize,
-    /// Each line is an example.
     in_examples: bool,
     open: Open,
 }
 
-/// The block that the next line may go on with.
+/// The next line may go on with it.
 enum Open {
     Nothing,
     Paragraph {
         text: String,
         last_width: usize,
     },
-    /// `indent` is that of the first line.
     Literal {
+        /// `indent` is the first line's.
         indent: usize,
         lines: Vec<String>,
     },
@@ -85,7 +82,6 @@ impl Reader {
         let width = line.chars().count();
         let first = words.split(' ').next().unwrap_or_default().chars().count();
         match &mut self.open {
-            // A word that had no room in the line above goes on with it.
             Open::Paragraph { text, last_width } if *last_width + 1 + first > HELP_WIDTH => {
                 text.push(' ');
                 text.push_str(words);
@@ -108,25 +104,23 @@ impl Reader {
     }
 }
 
-/// Capitals, and perhaps a remark in brackets.
+/// Capitals, perhaps with a remark in brackets.
 fn is_heading(line: &str) -> bool {
     let name = line.split(" (").next().unwrap_or_default();
     name.chars().any(char::is_alphabetic) && name.chars().all(|c| c.is_uppercase() || c == ' ')
 }
 
-/// The two columns of a row. Two spaces and more are between them.
+/// Two or more spaces part a row's columns.
 fn columns(words: &str) -> Option<(&str, &str)> {
     let (term, meaning) = words.rsplit_once("  ")?;
     Some((term.trim_end(), meaning))
 }
 
-/// The heading of a section without text.
 const EXAMPLES: &str = "EXAMPLES";
 
-/// The columns of a terminal that the texts are written for.
+/// The texts are written for this terminal.
 const HELP_WIDTH: usize = 80;
 
-/// The columns before the text of a section.
 const SECTION_INDENT: usize = 2;
 
 #[cfg(test)]

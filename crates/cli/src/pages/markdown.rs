@@ -1,4 +1,4 @@
-//! Reads the Markdown of pages of docs/ that are manual pages, too: the part of it that these pages use.
+//! Reads the part of Markdown that docs/ uses for manual pages.
 //!
 //! ```text
 //!   # title                 left out: the page has its NAME      - point        a list
@@ -6,13 +6,13 @@
 //!   ### heading             a part of it                         | a | b |      items: the first column is the term
 //!   `code`, **bold**        bold                                 [text](link)   text, or the page that it leads to
 //! ```
-//! A test of each page finds what this part does not know.
+//! A test of each page finds what is unknown here.
 
 use roff::{Inline, bold, italic, roman};
 
 use crate::pages::blocks::{Block, Text};
 
-/// The blocks of a page without its title. `pages` name the manual pages that stand for pages beside this one.
+/// A page without its title. `pages` name the manual pages of pages beside it.
 pub fn blocks(text: &str, directory: &str, pages: &[(&str, &str)]) -> Vec<Block> {
     let mut reader = Reader { links: Links { directory, pages }, blocks: Vec::new(), open: Open::Nothing };
     text.lines().for_each(|line| reader.read(line));
@@ -26,7 +26,6 @@ struct Reader<'a> {
     open: Open,
 }
 
-/// The block that the next line may go on with.
 enum Open {
     Nothing,
     Paragraph(String),
@@ -98,14 +97,13 @@ impl Reader<'_> {
     }
 }
 
-/// Where the page stands, and which pages are manual pages.
 struct Links<'a> {
     directory: &'a str,
     pages: &'a [(&'a str, &'a str)],
 }
 
 impl Links<'_> {
-    /// The rows as items. Headings stand above the first two columns; those of further columns lead each cell.
+    /// Rows as items, below the headings of two columns; others lead each cell.
     fn items(&self, rows: &[Vec<String>]) -> Vec<Block> {
         let Some((heads, rows)) = rows.split_first() else { return Vec::new() };
         let item = |row: &Vec<String>| {
@@ -124,7 +122,6 @@ impl Links<'_> {
         above.into_iter().chain(rows.iter().filter_map(item)).collect()
     }
 
-    /// The text without its marks.
     fn words(&self, text: &str) -> String {
         let bare = |inline: Inline| match inline {
             Inline::Roman(text) | Inline::Bold(text) | Inline::Italic(text) => text,
@@ -154,7 +151,7 @@ impl Links<'_> {
         parts
     }
 
-    /// The manual page of a link, or its path below docs/. A text that says more than the name of the page stays.
+    /// A link's manual page, or its path below docs/. Text that says more than the page's name stays.
     fn link(&self, text: &str, link: &str) -> String {
         let file = link.split('#').next().unwrap_or_default();
         let name = file.rsplit('/').next().unwrap_or_default().trim_end_matches(".md");
@@ -167,7 +164,6 @@ impl Links<'_> {
     }
 }
 
-/// The first mark in the text, and where it stands.
 fn first_mark(text: &str) -> Option<(usize, &'static str)> {
     ["`", "**", "["].into_iter().filter_map(|mark| Some((text.find(mark)?, mark))).min()
 }

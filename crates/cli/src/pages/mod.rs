@@ -1,4 +1,4 @@
-//! Manual pages and completions, made from the definitions of the flags. `complete` answers the shells that ask.
+//! Manual pages and completions, from the flags' definitions. `complete` answers the shells.
 //!
 //! ```text
 //!   command_page   a command: title, clap_mangen's flags, help_text as sections, around
@@ -41,7 +41,6 @@ pub fn completions(shell: clap_complete::Shell, mut definitions: clap::Command) 
     ExitCode::SUCCESS
 }
 
-/// `haul man [DIR]`
 pub fn man(directory: Option<&Path>, definitions: clap::Command) -> ExitCode {
     let written = match directory {
         Some(directory) => pages(definitions).and_then(|pages| {
@@ -62,12 +61,12 @@ pub fn man(directory: Option<&Path>, definitions: clap::Command) -> ExitCode {
     ExitCode::from(failure::of_fault(error.fault).code)
 }
 
-/// The pages by the names of their files: one for haul, one for each command that a person uses, and those of files.
+/// Pages by file name: of haul, of each command for persons, of files.
 fn pages(mut haul: clap::Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     haul.build();
     let commands = haul.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
     let of_commands = std::iter::once(&haul).chain(commands).map(|command| {
-        // `build` has already named the commands haul-cp and so on for display.
+        // `build` has named the commands haul-cp and so on.
         let name = format!("{}.1", command_page::name(command));
         Ok((name, command_page::page(command)?))
     });
@@ -179,7 +178,6 @@ mod tests {
             let has_examples = !examples::of_page(command).is_empty() && name.ends_with(".1");
             assert!(!has_examples || page.contains(".SH EXAMPLES\n.TP\n\\fBhaul"), "{name}");
         }
-        // Commands of a command stand on its page: they have none of their own.
         let page = text_of("haul-key.1");
         assert!(page.contains(".SS \"haul key trust\"\n\\fBhaul key trust\\fR"), "{page}");
     }

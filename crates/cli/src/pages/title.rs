@@ -2,13 +2,12 @@
 
 use roff::{Roff, roman};
 
-/// The title, the way that words are broken, and NAME.
 pub fn title(name: &str, section: u8, about: &str) -> Roff {
     let mut roff = Roff::new();
     let (upper, number) = (name.to_uppercase(), section.to_string());
     let date = if DATE.is_empty() { "\"\"" } else { DATE };
     roff.control("TH", [upper.as_str(), &number, date, concat!("haul ", env!("CARGO_PKG_VERSION")), "haul Manual"]);
-    // Flags and paths are broken nowhere, and lines are not stretched.
+    // Flags and paths stay unbroken, lines unstretched.
     roff.control("nh", []);
     roff.control("ad", ["l"]);
     roff.control("SH", ["NAME"]);
@@ -16,5 +15,4 @@ pub fn title(name: &str, section: u8, about: &str) -> Roff {
     roff
 }
 
-/// The day of the commit.
 const DATE: &str = env!("HAUL_COMMIT_DATE");

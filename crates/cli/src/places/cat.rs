@@ -23,13 +23,11 @@ pub struct Cat {
     pub reach: Reach,
 }
 
-/// Writes the files.
 pub fn run(typed: &Cat) -> ExitCode {
     let asked = Asked { verb: Verb::Read, json: false, reach: &typed.reach };
     run_on(&typed.paths, asked, &mut Contents::default(), FAILED)
 }
 
-/// Prints no lines: the data of the files is all.
 #[derive(Default)]
 struct Contents {
     at: Whereabouts,

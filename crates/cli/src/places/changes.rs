@@ -1,4 +1,4 @@
-//! What `haul mkdir`, `mv` and `rm` have changed, as they tell it with `-v`.
+//! Changes of `haul mkdir`, `mv` and `rm`, told with `-v`.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,6 @@ use crate::places::names::shown;
 use crate::places::paper::Paper;
 use crate::places::question::{Printer, Whereabouts};
 
-/// Prints a line for each change, if that was asked for.
 pub struct Changes {
     verbose: bool,
     dry_run: bool,

@@ -46,21 +46,19 @@ A store keeps the parts of uploads that nobody has ended. Those that a dead
 copy of yours began on this host are shown; with --older 7d also those that
 anybody began a week ago.";
 
-/// Reads an age in days or weeks.
 fn age(text: &str) -> Result<Duration, String> {
     let days = match text.strip_suffix(['d', 'w']).map(str::parse::<u32>) {
         Some(Ok(count)) if text.ends_with('w') => u64::from(count) * 7,
         Some(Ok(count)) => count.into(),
         _ => return Err("an age is 7d or 2w".to_owned()),
     };
-    // A large upload over a slow path takes hours, and nobody here can see that it lives.
+    // A large upload over a slow path takes hours, unseen from here.
     match days {
         0 => Err("younger uploads may be alive: at least 1d".to_owned()),
         days => Ok(Duration::from_secs(days * 24 * 60 * 60)),
     }
 }
 
-/// Shows what is left, and removes it on request.
 pub fn run(typed: &Clean) -> ExitCode {
     let others_after_s = typed.older.map(|age| age.as_secs());
     let verb = Verb::Clean { remove: typed.delete, others_after_s };
@@ -69,7 +67,6 @@ pub fn run(typed: &Clean) -> ExitCode {
     run_on(&typed.paths, asked, &mut Leftovers { json, removed, at }, FAILED)
 }
 
-/// Prints a line for each draft and journal.
 struct Leftovers {
     json: bool,
     removed: bool,
@@ -93,7 +90,6 @@ impl Printer for Leftovers {
     }
 }
 
-/// A file that a dead copy has left, as programs read it.
 #[derive(Serialize)]
 struct LeftLine {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! `haul df`: how much space the file systems have on which files and trees lie.
+//! `haul df`: the space of file systems.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -37,14 +37,12 @@ pub struct Df {
     pub help: Option<bool>,
 }
 
-/// Prints the space.
 pub fn run(typed: &Df) -> ExitCode {
     let asked = Asked { verb: Verb::Space, json: typed.json, reach: &typed.reach };
     let mut table = Table { typed, at: Whereabouts::default(), has_head: false };
     run_on(&or_here(&typed.paths), asked, &mut table, FAILED)
 }
 
-/// Prints a line for each path.
 struct Table<'a> {
     typed: &'a Df,
     at: Whereabouts,
@@ -106,14 +104,13 @@ fn used(space: &Space) -> u64 {
     space.bytes.saturating_sub(space.free_bytes)
 }
 
-/// As df reckons: of what users may fill, rounded up. `None`: the file system has no size.
+/// As df: of what users may fill, rounded up. `None`: the file system has no size.
 fn used_percent(space: &Space) -> Option<u64> {
     let used = u128::from(used(space));
     let all = used + u128::from(space.available_bytes);
     (all > 0).then(|| u64::try_from((used * 100).div_ceil(all)).unwrap_or(100))
 }
 
-/// The space of a file system, as programs read it.
 #[derive(Serialize)]
 struct SpaceLine {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,7 +134,6 @@ mod tests {
         let space = Space { bytes: 100, free_bytes: 10, available_bytes: 5, ..Space::default() };
         assert_eq!((used(&space), used_percent(&space)), (90, Some(95)), "90 of 95");
         assert_eq!(used_percent(&Space::default()), None, "as of proc");
-        // A far side may say anything.
         let odd = Space { bytes: 1, free_bytes: u64::MAX, available_bytes: u64::MAX, ..Space::default() };
         assert_eq!(used_percent(&odd), Some(0));
     }

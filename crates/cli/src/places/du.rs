@@ -48,17 +48,15 @@ pub struct Du {
     pub help: Option<bool>,
 }
 
-/// Prints the sizes.
 pub fn run(typed: &Du) -> ExitCode {
     let asked = Asked { verb: Verb::Usage { each: !typed.summarize }, json: typed.json, reach: &typed.reach };
     run_on(&or_here(&typed.paths), asked, &mut Usage { typed, at: Whereabouts::default(), noted: None }, FAILED)
 }
 
-/// Prints a line for each tree.
 struct Usage<'a> {
     typed: &'a Du,
     at: Whereabouts,
-    /// The end of which the user knows that it tells sizes alone.
+    /// The user knows that this end tells sizes alone.
     noted: Option<Here>,
 }
 
@@ -70,7 +68,7 @@ impl Printer for Usage<'_> {
     fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()> {
         let Told::Usage { path, blocks, apparent_bytes } = told else { return ControlFlow::Continue(()) };
         let asks_for_sizes = self.typed.apparent_size || self.typed.bytes;
-        // No server without haul tells what files take on its disk.
+        // Without haul, a server cannot tell what files take.
         let disk_bytes = self.at.elsewhere.is_none().then(|| blocks.saturating_mul(512));
         if self.typed.json {
             let path = named(&self.at.path(path.as_bytes()));
@@ -93,7 +91,6 @@ impl Printer for Usage<'_> {
     }
 }
 
-/// The size of a tree, as programs read it.
 #[derive(Serialize)]
 struct UsageLine {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Sizes and times as coreutils shows them.
+//! Sizes and times as in coreutils.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -26,28 +26,27 @@ pub fn human(n: u64) -> String {
     unreachable!("64 bits end with E")
 }
 
-/// Blocks of 1 KiB, rounded up, of so many bytes.
 pub fn kib(bytes: u64) -> u64 {
     bytes.div_ceil(1024)
 }
 
-/// Half of a mean year: a time that is older, or that is still to come, is shown with its year.
+/// Half a mean year: older times, and future ones, show their year.
 const RECENT: SignedDuration = SignedDuration::from_secs(31_556_952 / 2);
 
-/// As `ls -l` shows it in the time zone of this host.
+/// `ls -l`'s form, in this host's time zone.
 pub fn listed(moment: Moment, now: Timestamp, zone: &TimeZone) -> String {
     let Some(at) = timestamp(moment) else { return moment.s.to_string() };
     let is_recent = at > now - RECENT && at <= now;
     at.to_zoned(zone.clone()).strftime(if is_recent { "%b %e %H:%M" } else { "%b %e  %Y" }).to_string()
 }
 
-/// As `stat` shows it: with nanoseconds and the offset of the time zone.
+/// `stat`'s form, with nanoseconds and the zone's offset.
 pub fn whole(moment: Moment, zone: &TimeZone) -> String {
     let Some(at) = timestamp(moment) else { return moment.s.to_string() };
     at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S.%9f %z").to_string()
 }
 
-/// For programs: RFC 3339 in UTC. `None`: outside of the years that it has.
+/// RFC 3339 in UTC; `None` outside its years.
 pub fn rfc3339(moment: Moment) -> Option<String> {
     timestamp(moment).map(|at| at.to_string())
 }

@@ -1,4 +1,4 @@
-//! `haul hash`: hashes files where they lie, and prints them as b3sum, sha256sum and their like.
+//! `haul hash`: hashes files where they lie, in the form of b3sum, sha256sum and their like.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -66,10 +66,8 @@ pub fn run(typed: &Hash) -> ExitCode {
     run_on(&typed.paths, asked, &mut Hashes { json: typed.json, tag, at }, FAILED)
 }
 
-/// Prints a line for each file.
 struct Hashes {
     json: bool,
-    /// The name of this hash stands in each line.
     tag: Option<Algorithm>,
     at: Whereabouts,
 }
@@ -90,7 +88,6 @@ impl Printer for Hashes {
     }
 }
 
-/// The hash of a file, as programs read it.
 #[derive(Serialize)]
 struct HashLine {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,5 @@
-//! Words in the help of several of these commands.
+//! Words in several commands' help.
 
-/// The forms of a path.
 pub const PATHS_HELP: &str = "\
 A PATH is one of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH,
 haul://HOST[:PORT]/PATH, sftp://[USER@]HOST[:PORT]/PATH, ftp://[USER@]HOST/PATH

@@ -1,4 +1,4 @@
-//! `haul ls`: a listing as ls(1) prints it, one entry a line.
+//! `haul ls`: a listing as of ls(1), an entry a line.
 
 use std::cmp::Reverse;
 use std::ffi::OsString;
@@ -80,16 +80,15 @@ impl Ls {
         if self.by_time { Sort::Time } else { self.sort }
     }
 
-    /// Names come sorted from the far side. All others are sorted here.
+    /// Only names come sorted from the far side.
     fn sorts_here(&self) -> bool {
         self.sort() != Sort::Name || self.reverse
     }
 }
 
-/// The exit code of ls(1) if a named path failed.
+/// ls(1)'s exit code if a named path failed.
 const OPERAND_FAILED: u8 = 2;
 
-/// Prints the listing.
 pub fn run(typed: &Ls) -> ExitCode {
     let list = List {
         recursive: typed.recursive,
@@ -103,20 +102,17 @@ pub fn run(typed: &Ls) -> ExitCode {
     run_on(&or_here(&typed.paths), asked, &mut Listing::new(typed, has_headings), OPERAND_FAILED)
 }
 
-/// Rows that are held to sort them, and to make their columns equally wide: a row takes some 200 bytes. In a larger directory the columns
-/// grow on the way, no total stands above them, and rows are sorted in parts, with a note.
+/// Rows held for sorting and equal columns, some 200 bytes each. A larger directory has growing columns, no total, and
+/// rows sorted in parts, with a note.
 const ROWS_HELD: usize = 16 << 10;
 
 struct Listing<'a> {
     typed: &'a Ls,
-    /// Directories have their name above them.
     has_headings: bool,
     now: Timestamp,
     zone: TimeZone,
     at: Whereabouts,
-    /// Something was printed already.
     begun: bool,
-    /// The rows are those of a directory, all of them so far.
     in_directory: bool,
     rows: Vec<(Vec<u8>, Option<Facts>)>,
     is_sorted_in_parts: bool,
@@ -177,7 +173,7 @@ impl<'a> Listing<'a> {
 
     fn flush(&mut self, paper: &mut Paper) -> ControlFlow<()> {
         if std::mem::take(&mut self.in_directory) && self.typed.long && !self.typed.json {
-            // A server without haul tells no blocks, so there is no total.
+            // A server without haul tells no blocks, so no total.
             if self.at.elsewhere.is_none() {
                 let of_all = self.rows.iter().flat_map(|(_, facts)| facts);
                 let bytes = of_all.map(|facts| facts.blocks.saturating_mul(512)).fold(0, u64::saturating_add);
@@ -219,7 +215,7 @@ impl<'a> Listing<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Entries of one time or size keep the order of their names.
+    /// Equal times or sizes keep the names' order.
     fn sort(&self, rows: &mut [(Vec<u8>, Option<Facts>)]) {
         match self.typed.sort() {
             Sort::Name => {}
@@ -235,7 +231,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Mode, links, owner, group, size, time. What the end does not tell is a question mark, as in ls(1).
+    /// Mode, links, owner, group, size, time; a question mark for what the end does not tell, as in ls(1).
     fn cells(&self, facts: &Facts) -> [Vec<u8>; 6] {
         let numeric = self.typed.numeric_uid_gid;
         let lacks = facts.lacks;

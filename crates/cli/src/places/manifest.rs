@@ -1,4 +1,4 @@
-//! `haul hash --manifest`: the files of one directory as `haul cp --manifest-out` lists them.
+//! `haul hash --manifest`: a directory's files as `haul cp --manifest-out` lists them.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -11,10 +11,9 @@ use crate::far_side::person::say;
 use crate::places::paper::Paper;
 use crate::places::question::{Printer, Whereabouts};
 
-/// A manifest that is being written.
 pub struct ManifestLines {
     at: Whereabouts,
-    /// The first operand. A wildcard may match more.
+    /// The first operand; a wildcard may match more.
     of: Option<Vec<u8>>,
     has_header: bool,
     root: RootHasher,
@@ -73,7 +72,7 @@ impl Printer for ManifestLines {
             return ControlFlow::Break(());
         };
         self.begin(paper)?;
-        // A file by itself has the name that it would have at the target.
+        // A single file's name, as at the target.
         let path = match path.as_bytes() {
             b"" => self.at.operand.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec(),
             beneath => beneath.to_vec(),
@@ -85,7 +84,7 @@ impl Printer for ManifestLines {
     }
 
     fn end(&mut self, paper: &mut Paper, is_whole: bool) -> ControlFlow<()> {
-        // Without its last line nobody takes it for whole.
+        // Without its last line it does not pass for whole.
         if !is_whole {
             return ControlFlow::Continue(());
         }

@@ -28,7 +28,6 @@ pub struct Mkdir {
     pub reach: Reach,
 }
 
-/// Makes the directories.
 pub fn run(typed: &Mkdir) -> ExitCode {
     let asked = Asked { verb: Verb::Make { parents: typed.parents }, json: false, reach: &typed.reach };
     run_on(&typed.paths, asked, &mut Changes::new(typed.verbose, false), FAILED)

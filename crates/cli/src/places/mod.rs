@@ -1,6 +1,6 @@
-//! `haul ls`, `du`, `df`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`: a tree here, at a host or at a daemon, by hand.
+//! Looks at and changes trees by hand, here, at a host or daemon: `haul ls`, `du`, `df` and their like.
 //!
-//! Each command has its flags, its text and its JSON in one file. `question.rs` asks the places.
+//! Each command's flags, text and JSON share a file; `question.rs` asks the places.
 
 pub mod cat;
 mod changes;

@@ -1,4 +1,4 @@
-//! `haul mv`: gives files and directories other names, on one host.
+//! `haul mv`: renames files and directories on one host.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,7 +34,6 @@ pub struct Mv {
     pub reach: Reach,
 }
 
-/// Moves the entries.
 pub fn run(typed: &Mv) -> ExitCode {
     match new_name(&typed.paths) {
         Ok((paths, to)) => {
@@ -46,7 +45,6 @@ pub fn run(typed: &Mv) -> ExitCode {
     }
 }
 
-/// Splits the operands into the moved paths and the new name. All are at one place.
 fn new_name(paths: &[OsString]) -> Result<(&[OsString], Vec<u8>), Error> {
     let (to, from) = paths.split_last().expect("clap asks for two");
     let to = one_host(to)?;

@@ -1,17 +1,14 @@
-//! Names on standard output: as they are for a program, and as GNU ls quotes them for a person at a terminal.
+//! Names on standard output: plain for a program, quoted as by GNU ls at a terminal.
 
 use haul_transfer::drives_terminal;
 
-/// A name as it is shown. At a terminal one that a shell would not take as it is gets quotes, and what could drive the terminal is
-/// written in digits; so it can be typed again.
+/// At a terminal, quotes and digits make a name safe and fit to be typed again.
 pub fn shown(name: &[u8], at_terminal: bool) -> Vec<u8> {
     if at_terminal { quoted(name).into_bytes() } else { name.to_vec() }
 }
 
-/// Bytes that a shell takes as they are, and bytes that need digits.
 enum Part<'a> {
     Plain(&'a str),
-    /// Bytes that are shown in digits.
     Bytes(&'a [u8]),
 }
 
@@ -73,7 +70,6 @@ fn parts(name: &[u8]) -> Vec<Part<'_>> {
     parts
 }
 
-/// A shell takes it as it is.
 fn is_bare(text: &str) -> bool {
     let special = |c: char| c == ' ' || "!\"$&'()*;<=>?[\\^`|".contains(c);
     !text.is_empty() && !text.starts_with(['#', '~']) && !matches!(text, "{" | "}") && !text.contains(special)
@@ -83,7 +79,7 @@ fn is_bare(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As `ls --quoting-style=shell-escape` of coreutils 9.1 shows them.
+    /// coreutils 9.1 shows these with `ls --quoting-style=shell-escape`.
     #[test]
     fn names_at_a_terminal_can_be_typed_again() {
         for (name, expected) in [

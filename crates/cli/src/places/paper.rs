@@ -1,4 +1,4 @@
-//! Where an answer is written: standard output, until its reader has enough.
+//! Standard output of an answer, until its reader has enough.
 
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
@@ -8,7 +8,6 @@ use haul_transfer::standard_streams::Output;
 
 use crate::process::output;
 
-/// Standard output, until its reader has enough.
 pub struct Paper {
     out: BufWriter<Output>,
     pub at_terminal: bool,
@@ -19,10 +18,9 @@ impl Paper {
         Self { out: BufWriter::new(Output), at_terminal: Output.as_fd().is_terminal() }
     }
 
-    /// Writes it. [`ControlFlow::Break`]: nobody reads on, or it cannot be written; `output` remembers the latter.
+    /// [`ControlFlow::Break`]: the reader has enough, or a write failed, which `output` remembers.
     pub fn put(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         let written = self.out.write_all(bytes);
-        // Somebody reads along.
         let written = if self.at_terminal { written.and_then(|()| self.out.flush()) } else { written };
         self.note(written)
     }

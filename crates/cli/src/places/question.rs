@@ -1,4 +1,4 @@
-//! One question to each place: the paths are grouped by place, and what a place tells is printed as it comes.
+//! Asks each place once, for all its paths, and prints answers as they come.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -22,38 +22,33 @@ use crate::text::figures;
 use crate::text::printable::printable;
 use crate::text::proof::as_read;
 
-/// Something of what was asked for failed: the exit code of coreutils.
+/// coreutils' exit code if something failed.
 pub const FAILED: u8 = 1;
 
-/// Prints what a place tells.
 pub trait Printer {
-    /// The place that the answer is about.
     fn at(&mut self) -> &mut Whereabouts;
 
     fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()>;
 
-    /// Ends the output. `is_whole`: all named paths were found, and all places have told all.
+    /// Ends the output. `is_whole`: all named paths were found, and all places told all.
     fn end(&mut self, _paper: &mut Paper, _is_whole: bool) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// The error, if the printer refused to go on.
     fn refused(&mut self) -> Option<Error> {
         None
     }
 }
 
-/// The place and the operand that the answer is about.
 #[derive(Default)]
 pub struct Whereabouts {
     pub place: Option<Place>,
     pub operand: Vec<u8>,
-    /// No haul runs at the place: this process looks at it through this end.
+    /// The end through which this process looks at a place without haul.
     pub elsewhere: Option<Here>,
 }
 
 impl Whereabouts {
-    /// Writes a path beneath the operand as its place knows it.
     pub fn path(&self, beneath: &[u8]) -> Vec<u8> {
         let operand = if self.is_web() { web_url::unescaped(&self.operand) } else { self.operand.clone() };
         let slash: &[u8] = if operand.is_empty() || operand.ends_with(b"/") { b"" } else { b"/" };
@@ -64,32 +59,28 @@ impl Whereabouts {
         matches!(self.place, Some(Place::Here(Here::Web(_))))
     }
 
-    /// Writes a path beneath the operand as it can be typed here.
     pub fn full(&self, beneath: &[u8]) -> Vec<u8> {
         self.other(&self.path(beneath))
     }
 
-    /// Writes a path of the place as it can be typed here.
     pub fn other(&self, path: &[u8]) -> Vec<u8> {
         let place = self.place.clone().unwrap_or(Here::Disk.into());
         let path = if self.is_web() { web_url::escaped(path) } else { path.to_vec() };
         written::text(&Endpoint { place, path })
     }
 
-    /// `None`: this machine.
     pub fn place_name(&self) -> Option<String> {
         self.place.as_ref().filter(|place| **place != Place::Here(Here::Disk)).map(ToString::to_string)
     }
 }
 
-/// The question to each place.
 pub struct Asked<'a> {
     pub verb: Verb,
     pub json: bool,
     pub reach: &'a Reach,
 }
 
-/// Asks each place, prints the answers, and gives the exit code. `operand_failed`: that of a path that was named and failed.
+/// Asks each place, prints the answers, and returns the exit code; `operand_failed` if a named path failed.
 pub fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, operand_failed: u8) -> ExitCode {
     haul_transfer::hide_memory();
     let json = asked.json;
@@ -140,7 +131,6 @@ pub fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, o
                 return printer.refused().map_or(ExitCode::from(code), |error| ending::failed(&error, json));
             }
             Err(error) => {
-                // What came before is told.
                 let _ = printer.end(&mut paper, false).is_continue() && paper.flush().is_continue();
                 return ending::failed(&error, json);
             }
@@ -150,7 +140,6 @@ pub fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, o
     ExitCode::from(code)
 }
 
-/// What was hashed of one place.
 #[derive(Default)]
 struct Hashed {
     files: u64,
@@ -165,7 +154,7 @@ impl Hashed {
         }
     }
 
-    /// A server without haul hashes nothing: it has sent every byte.
+    /// A server without haul hashes nothing: it sent every byte.
     fn say(&self, end: &Here) {
         let Some(how) = as_read(end.proof_of_reading()).filter(|_| self.files > 0) else { return };
         let files = figures::counted(self.files, "file", "files");
@@ -173,7 +162,6 @@ impl Hashed {
     }
 }
 
-/// One question for each place, in the order in which they are named.
 pub fn requests(paths: &[OsString], asked: &Asked<'_>) -> Result<Vec<Request>, Error> {
     let (carriage, ssh) = ways(asked.reach)?;
     let mut requests: Vec<Request> = Vec::new();
@@ -190,7 +178,6 @@ pub fn requests(paths: &[OsString], asked: &Asked<'_>) -> Result<Vec<Request>, E
     Ok(requests)
 }
 
-/// Takes the current directory if no path is named.
 pub fn or_here(paths: &[OsString]) -> Vec<OsString> {
     if paths.is_empty() { vec![OsString::from(".")] } else { paths.to_vec() }
 }

@@ -34,7 +34,6 @@ pub struct Rm {
     pub reach: Reach,
 }
 
-/// Removes the entries.
 pub fn run(typed: &Rm) -> ExitCode {
     let verb = Verb::Remove { trees: typed.recursive, force: typed.force, dry_run: typed.dry_run };
     let asked = Asked { verb, json: false, reach: &typed.reach };

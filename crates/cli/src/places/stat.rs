@@ -1,4 +1,4 @@
-//! `haul stat`: what a file system knows of a file, as stat(1) prints it.
+//! `haul stat`: a file system's facts of a file, as stat(1) prints.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -35,14 +35,12 @@ pub struct Stat {
     pub reach: Reach,
 }
 
-/// Prints the facts.
 pub fn run(typed: &Stat) -> ExitCode {
     let asked = Asked { verb: Verb::Stat { follow: typed.dereference }, json: typed.json, reach: &typed.reach };
     let mut looks = Looks { json: typed.json, zone: TimeZone::system(), at: Whereabouts::default() };
     run_on(&typed.paths, asked, &mut looks, FAILED)
 }
 
-/// Prints a paragraph for each file.
 struct Looks {
     json: bool,
     zone: TimeZone,
@@ -70,7 +68,7 @@ impl Printer for Looks {
 }
 
 impl Looks {
-    /// The lines of stat(1) behind the first. What the end does not tell is a dash.
+    /// stat(1)'s lines behind the first; a dash for what the end does not tell.
     fn table(&self, facts: &Facts) -> String {
         let lacks = facts.lacks;
         let known = |lacks: bool, text: String| if lacks { "-".to_owned() } else { text };

@@ -37,7 +37,6 @@ pub fn mode(facts: &Facts) -> String {
     text
 }
 
-/// Names a kind as stat(1) does.
 pub fn kind(facts: &Facts) -> &'static str {
     match facts.kind {
         Kind::File if facts.size == 0 && !facts.lacks.size => "regular empty file",
@@ -52,12 +51,11 @@ pub fn kind(facts: &Facts) -> &'static str {
     }
 }
 
-/// The name of an account, or its number.
 pub fn account(name: &[u8], number: u32, numeric: bool) -> Vec<u8> {
     if numeric || name.is_empty() { number.to_string().into_bytes() } else { name.to_vec() }
 }
 
-/// An entry as programs read it. What the end does not tell is left out.
+/// An entry for programs, without what the end does not tell.
 #[derive(Serialize)]
 pub struct EntryLine {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +81,7 @@ pub struct EntryLine {
     group: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     inode: Option<u64>,
-    /// `null`: a year that RFC 3339 does not have. A time that the end does not tell is left out.
+    /// `null`: a year beyond RFC 3339. An untold time is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     mtime: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! `haul probe --classes`: what each service class gets on a path, one after the other.
+//! `haul probe --classes`: what each service class gets on a path.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -19,7 +19,6 @@ use crate::text::figures::{bits, latency, parts};
 const CLASSES: [(AskedClass, &str); 3] =
     [(AskedClass::Background, "background"), (AskedClass::Normal, "normal"), (AskedClass::Priority, "priority")];
 
-/// Measures each, and prints the results.
 pub fn run(typed: &Probe, observer: Arc<dyn Observer>) -> ExitCode {
     let request = match request(typed) {
         Ok(request) => request,
@@ -31,7 +30,7 @@ pub fn run(typed: &Probe, observer: Arc<dyn Observer>) -> ExitCode {
         let carriage = Carriage { service, ..request.carriage.clone() };
         let asked = Request { carriage, ..request.clone() };
         match (probe::run(&asked, &Surroundings::of_process(), Arc::clone(&observer)), class) {
-            // Without a mark there is nothing to blame but the path itself.
+            // Without a mark, only the path itself can be to blame.
             (Err(error), AskedClass::Normal) => return ending::failed(&error, typed.json),
             (result, _) => results.push((name, result)),
         }

@@ -1,4 +1,4 @@
-//! The result for a program: one object. `docs/use/json.md` is the promise; a test pins it.
+//! The result for a program: one object, promised in `docs/use/json.md` and pinned by a test.
 
 use haul_transfer::probe::{Found, Way};
 use serde::Serialize;
@@ -11,7 +11,6 @@ use crate::report::limit::{self, Case};
 use crate::report::paths::{OnePathLine, PathLine, of_path};
 use crate::report::time::{TimeLine, of_shares};
 
-/// Writes the result as a line.
 pub fn object(found: &Found) -> String {
     let object = Probe {
         event: "probe",

@@ -1,4 +1,4 @@
-//! `haul probe`: what the path to a host carries, both ways, and what should be changed.
+//! `haul probe`: what the path to a host carries, both ways, and what should change.
 
 mod classes;
 pub mod flags;
@@ -21,12 +21,11 @@ use crate::process::{ending, output, signals};
 use crate::text::figures::{bits, bytes, latency};
 use crate::text::printable::printable;
 
-/// Measures, and prints the result.
 pub fn run(typed: &Probe) -> ExitCode {
     haul_transfer::hide_memory();
     let person = Person {
         interrupted: signals::watch(),
-        // When a program calls us, standard error is for warnings only.
+        // For a program, standard error has warnings only.
         tells_progress: !typed.quiet && !typed.json && std::io::stderr().is_terminal(),
         quiet: typed.quiet,
     };
@@ -43,7 +42,6 @@ pub fn run(typed: &Probe) -> ExitCode {
     }
 }
 
-/// The user who waits for the answer.
 struct Person {
     interrupted: Arc<AtomicBool>,
     tells_progress: bool,
@@ -152,7 +150,7 @@ pub mod tests {
         Typed::command().debug_assert();
     }
 
-    /// 1 Gbit/s x 228 ms. There: limited by the receive window of the far host. Back: the link is full.
+    /// 1 Gbit/s x 228 ms. There the far receive window limits, back the link is full.
     pub fn found() -> Found {
         let host = |place: &str| {
             let limits = HostLimits {

@@ -1,4 +1,4 @@
-//! From the flags of a probe to the request.
+//! Turns a probe's flags into the request.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +11,6 @@ use crate::far_side::{endpoint, options};
 use crate::probe::flags::Probe;
 use crate::text::printable::printable;
 
-/// The request that the flags describe.
 pub fn request(typed: &Probe) -> Result<Request, Error> {
     let place = place(&typed.host)?;
     let (ssh, ssh_family) = options::ssh_options(&typed.reach)?;
@@ -19,7 +18,7 @@ pub fn request(typed: &Probe) -> Result<Request, Error> {
     Ok(Request { place, time: Duration::from_secs(typed.time.into()), carriage, ssh })
 }
 
-/// `[USER@]HOST`, `ssh://[USER@]HOST[:PORT]` or `haul://HOST[:PORT]`. A colon after the host is allowed, as in `cp`.
+/// `[USER@]HOST`, `ssh://[USER@]HOST[:PORT]` or `haul://HOST[:PORT]`; as in `cp`, a colon may follow the host.
 fn place(typed: &OsStr) -> Result<Far, Error> {
     let bytes = typed.as_bytes();
     let is_uri = bytes.windows(3).any(|part| part == b"://");

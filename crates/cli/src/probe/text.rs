@@ -1,4 +1,4 @@
-//! The result for a person: both directions side by side, both hosts, and remedies.
+//! The result for a person: directions and hosts side by side, and remedies.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +15,6 @@ use crate::text::figures::{bits, bytes, duration, latency, parts, percent};
 use crate::text::printable::printable;
 use crate::text::rows::{self, paragraph, row};
 
-/// Writes the whole result.
 pub fn table(found: &Found) -> String {
     let far = printable(&found.far.place);
     let named = [found.lane_path.name().to_owned(), printable(&found.cipher)];
@@ -65,7 +64,6 @@ fn path(text: &mut String, found: &Found) {
     pair("congestion control", &|way| Some(printable(&way.path.congestion_control)).filter(|name| !name.is_empty()));
 }
 
-/// Writes the figures of each path, if there are several.
 fn each_path(text: &mut String, found: &Found) {
     let [there, back] = [&found.there, &found.back].map(paths);
     let numbers: BTreeSet<u16> = there.iter().chain(&back).map(|path| path.number).collect();
@@ -99,7 +97,6 @@ fn each_path(text: &mut String, found: &Found) {
     }
 }
 
-/// The paths of one direction.
 pub fn paths(way: &Way) -> Vec<OnePathLine> {
     let rate =
         |path: &OnePath| way.paths.iter().find(|one| one.path.number == path.number).map_or(0, |one| one.bytes_per_s);
@@ -113,7 +110,7 @@ fn state_in_short(name: &str) -> &'static str {
     }
 }
 
-/// The highest rate seen: the path carried this much at some time, whatever limited the lanes.
+/// The highest rate seen, whatever limited the lanes.
 fn could_carry(way: &Way) -> String {
     format!("{} at least", bits(way.path.capacity_bytes_per_s.max(way.bytes_per_s) as f64))
 }
@@ -141,7 +138,6 @@ fn helps(text: &mut String, found: &Found) {
     }
 }
 
-/// `haul tune` with the figures of this path; `None` if they are unknown.
 pub fn tune(found: &Found) -> Option<String> {
     let ways = [&found.there, &found.back];
     let rate = ways.map(|way| way.path.capacity_bytes_per_s.max(way.bytes_per_s)).into_iter().max()?;
@@ -150,7 +146,6 @@ pub fn tune(found: &Found) -> Option<String> {
     (mbit > 0).then(|| format!("haul tune --rate {mbit}Mbit --rtt {}ms", f64::from(rtt_us) / 1e3))
 }
 
-/// The median of the round trip while data moved.
 pub fn loaded_us(way: &Way) -> u32 {
     way.path.rtt_min_us.saturating_add(way.path.queueing_us)
 }

@@ -1,4 +1,4 @@
-//! The end of a command: its last words and its exit code.
+//! A command's last words and exit code.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -9,18 +9,18 @@ use crate::json::error;
 use crate::process::output;
 use crate::text::failure;
 
-/// Tells why a command failed, and gives its exit code. `json` is one line on standard output; text goes to standard error.
+/// Tells why a command failed. `json` is one line on standard output; text goes to standard error.
 pub fn failed(error: &Error, json: bool) -> ExitCode {
     if json {
         output::tell(error, || output::say(error::only_line(error)));
     } else {
-        // A user who has closed standard error wants no messages.
+        // A user who closed standard error wants no messages.
         let _ = write!(io::stderr(), "{}", failure::text(error));
     }
     ExitCode::from(failure::of_fault(error.fault).code)
 }
 
-/// The exit code of a command that ends with `code`. Lost output turns a success into an error; any other failure keeps its code.
+/// Lost output turns success into an error; other failures keep their code.
 pub fn end(code: ExitCode) -> ExitCode {
     output::note(output::Out.flush());
     let Some(error) = output::lost() else { return code };

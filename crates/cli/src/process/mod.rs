@@ -1,4 +1,4 @@
-//! What a command shares with its process: standard output, the thread that prints, signals, the exit code.
+//! A command's share of its process: standard output, the printing thread, signals, the exit code.
 
 pub mod ending;
 pub mod output;

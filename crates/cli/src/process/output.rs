@@ -1,5 +1,5 @@
-//! Standard output. A closed pipe is no error: the reader has read enough. Any other failed write is an error at the
-//! end of every command.
+//! Standard output. A closed pipe is no error: the reader has enough. Other failed writes are errors at every command's
+//! end.
 
 use std::io::{self, LineWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,10 @@ use haul_transfer::standard_streams::Output;
 
 use crate::text::failure;
 
-/// Standard output as a writer that never fails. [`lost`] tells of a failed write.
+/// A writer that never fails; [`lost`] tells of failed writes.
 #[derive(Debug)]
 pub struct Out;
 
-/// Lines that are not yet written.
 static OUTPUT: Mutex<Option<LineWriter<Output>>> = Mutex::new(None);
 
 fn write(act: impl FnOnce(&mut LineWriter<Output>) -> io::Result<()>) {
@@ -22,7 +21,6 @@ fn write(act: impl FnOnce(&mut LineWriter<Output>) -> io::Result<()>) {
     note(act(output.get_or_insert_with(|| LineWriter::new(Output))));
 }
 
-/// The error of the first failed write.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 
 impl Write for Out {
@@ -37,17 +35,14 @@ impl Write for Out {
     }
 }
 
-/// Writes the text and flushes it.
 pub fn say(text: impl AsRef<[u8]>) {
     write(|output| output.write_all(text.as_ref()).and_then(|()| output.flush()));
 }
 
-/// Whether standard output can be written at all.
 pub fn is_open() -> io::Result<()> {
     Output.write(b"").map(drop)
 }
 
-/// Keeps the error of a write to standard output.
 pub fn note(result: io::Result<()>) {
     let Err(error) = result else { return };
     IS_OVER.store(true, Ordering::Relaxed);
@@ -56,20 +51,20 @@ pub fn note(result: io::Result<()>) {
     }
 }
 
-/// Whether a write has failed, so that nobody reads on. A command without an end should end then.
+/// True if a write has failed: a command without an end should end.
 pub fn is_over() -> bool {
     IS_OVER.load(Ordering::Relaxed)
 }
 
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// The error of the first failed write. The first caller takes it.
+/// Hands the first failed write's error to the first caller.
 pub fn lost() -> Option<Error> {
     let cause = LOST.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     Some(Error::new(Fault::FileIo, "cannot write to standard output").because(cause))
 }
 
-/// Tells an error on standard output as JSON. If standard output has failed, standard error gets the text.
+/// Tells an error as JSON, or as text on standard error if standard output failed.
 pub fn tell(error: &Error, json: impl FnOnce()) {
     json();
     if LOST.lock().unwrap_or_else(PoisonError::into_inner).is_some() {

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP: the first signal ends the job at the next safe point, the second ends the process at
-//! once. To a daemon, SIGHUP means to look at its files now.
+//! SIGINT, SIGTERM and SIGHUP: the first ends the job at the next safe point, the second the process at once. To a
+//! daemon, SIGHUP means to look at its files.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,15 +9,13 @@ use signal_hook::flag;
 
 use crate::text::failure;
 
-/// The flag that the signals set.
 pub fn watch() -> Arc<AtomicBool> {
     stop_at(&[SIGINT, SIGTERM, SIGHUP])
 }
 
-/// The flags of a daemon: it is to end, and it is to look at its files.
 pub fn watch_daemon() -> (Arc<AtomicBool>, Arc<AtomicBool>) {
     let look = Arc::new(AtomicBool::new(false));
-    // Also one that was started with nohup: nothing ends by this signal.
+    // Under nohup, too, nothing ends by this signal.
     let _ = flag::register(SIGHUP, Arc::clone(&look));
     (stop_at(&[SIGINT, SIGTERM]), look)
 }
@@ -27,19 +25,18 @@ fn stop_at(signals: &[i32]) -> Arc<AtomicBool> {
     let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
     let code = failure::of_fault(haul_job::Fault::Interrupted).code;
     for signal in signals.iter().copied() {
-        // nohup, and `&` in a shell script, start programs with ignored signals.
+        // nohup, and `&` in a shell script, ignore signals.
         if ignored & (1 << (signal - 1)) != 0 {
             continue;
         }
-        // The order matters: the second signal must find the flag that the first has set. Without the handlers a signal
-        // ends the process at once. That is safe, too, so an error here does not stop the copy.
+        // In this order, the second signal finds the first one's flag. Without handlers a signal ends the process at
+        // once, safely, too: an error stops no copy.
         let _ = flag::register_conditional_shutdown(signal, code.into(), Arc::clone(&asked));
         let _ = flag::register(signal, Arc::clone(&asked));
     }
     asked
 }
 
-/// The mask of ignored signals that this process was started with.
 fn ignored_signals(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
     u64::from_str_radix(mask.trim(), 16).unwrap_or(0)

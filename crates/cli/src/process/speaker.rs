@@ -1,5 +1,5 @@
-//! Prints messages from a thread of its own. A paused terminal, or a pager that nobody scrolls, may take nothing for
-//! hours. Threads that move bytes must not wait for it: the far side would take this side for dead.
+//! Prints from a thread of its own. A paused terminal or pager may take nothing for hours, and threads that move bytes
+//! must not wait: the far side would take this side for dead.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,18 +7,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A message.
 pub trait Word: Send + 'static {
-    /// About how much memory it takes while it waits.
     fn bytes(&self) -> usize;
 
-    /// Whether this message replaces an earlier one that still waits.
     fn replaces(&self, _before: &Self) -> bool {
         false
     }
 }
 
-/// Messages on their way to a listener who may be slow.
 pub struct Speaker<T> {
     queue: Arc<Queue<T>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -27,32 +23,31 @@ pub struct Speaker<T> {
 struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
-    /// Signalled when a message is taken, and when the thread ends.
+    /// Signals a message taken, or the thread's end.
     taken: Condvar,
 }
 
 struct State<T> {
     words: VecDeque<T>,
     bytes: usize,
-    /// True when no more messages are taken, or the thread has ended.
+    /// No more messages are taken, or the thread has ended.
     is_over: bool,
     has_ended: bool,
 }
 
-/// The queue holds this much: half a million names with `-v`. A sender of more waits.
+/// Half a million names with `-v`; a sender of more waits.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// A message may replace one of this many last messages: two kinds of figures come in turn.
+/// Two kinds of figures come in turn.
 const MAX_REPLACED: usize = 2;
 
-/// At the end, an impatient caller waits this long for the message that is being printed.
+/// How long an impatient caller waits at the end for the current message.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How often to check whether the caller is impatient.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl<T: Word> Speaker<T> {
-    /// Starts the thread. Only this thread calls `say`, in the order of the messages.
+    /// Starts the thread, which alone calls `say`, in order.
     pub fn start(mut say: impl FnMut(T) + Send + 'static) -> io::Result<Self> {
         let state = State { words: VecDeque::new(), bytes: 0, is_over: false, has_ended: false };
         let queue = Arc::new(Queue { state: Mutex::new(state), filled: Condvar::new(), taken: Condvar::new() });
@@ -66,8 +61,8 @@ impl<T: Word> Speaker<T> {
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Queues a message. When the queue is full, waits for room, or drops the message once `hurries` is true. Messages
-    /// after [`Speaker::finish`] are dropped, too.
+    /// Queues a message. A full queue waits, or drops it once `hurries` is true. After [`Speaker::finish`] all are
+    /// dropped.
     pub fn say(&self, word: T, hurries: impl Fn() -> bool) {
         let bytes = word.bytes();
         let mut state = self.queue.lock();
@@ -82,7 +77,7 @@ impl<T: Word> Speaker<T> {
         self.queue.filled.notify_one();
     }
 
-    /// [`Speaker::say`] for callers that may never wait. False: the queue is full, and the message is lost.
+    /// For callers that may never wait. False: the queue is full, and the message is lost.
     pub fn say_if_there_is_room(&self, word: T) -> bool {
         let bytes = word.bytes();
         let mut state = self.queue.lock();
@@ -95,8 +90,7 @@ impl<T: Word> Speaker<T> {
         has_room
     }
 
-    /// Waits until all messages are printed, or until `hurries` is true. False: the listener takes nothing, and the
-    /// last message is still being printed. Later messages are dropped.
+    /// Waits until all is printed, or `hurries` is true. False: the listener takes nothing, and further messages are dropped.
     pub fn finish(&self, hurries: impl Fn() -> bool) -> bool {
         let mut state = self.queue.lock();
         state.is_over = true;
@@ -106,7 +100,7 @@ impl<T: Word> Speaker<T> {
         while !state.has_ended {
             if hurries() {
                 let hurried = hurry.get_or_insert_with(Instant::now).elapsed();
-                // A listener that keeps reading gets all messages.
+                // A listener that reads gets all messages.
                 if hurried > LAST_WORD {
                     state.words.clear();
                 }
@@ -125,7 +119,7 @@ impl<T: Word> Speaker<T> {
     }
 }
 
-/// Marks the end of the thread, also after a panic.
+/// Marks the thread's end, also after a panic.
 struct End<'a, T>(&'a Queue<T>);
 
 impl<T> Drop for End<'_, T> {
@@ -144,7 +138,7 @@ impl<T> Queue<T> {
 }
 
 impl<T: Word> Queue<T> {
-    /// `None`: the queue is empty, and no message will come.
+    /// `None`: no message will come.
     fn next(&self) -> Option<T> {
         let state = self.lock();
         let waits = |state: &mut State<T>| state.words.is_empty() && !state.is_over;
@@ -184,12 +178,10 @@ mod tests {
         }
     }
 
-    /// A list of what was said, and a gate that lets one message pass for each permission.
     fn paused<T: Word>() -> (Speaker<T>, mpsc::Receiver<T>, mpsc::Sender<()>) {
         let (heard, hears) = mpsc::channel();
         let (permits, permitted) = mpsc::channel();
         let say = move |word| {
-            // Without a gate all messages pass.
             let _ = permitted.recv();
             heard.send(word).unwrap();
         };
@@ -221,7 +213,6 @@ mod tests {
             }
         }
         let (speaker, hears, gate) = paused();
-        // Each of these would fill the queue.
         speaker.queue.lock().push(Figure(0), MAX_WAITING_BYTES);
         for number in 1..100 {
             speaker.queue.lock().push(Figure(number), MAX_WAITING_BYTES);
@@ -236,7 +227,6 @@ mod tests {
     fn what_waits_is_bounded_and_who_may_never_wait_loses_a_word_instead() {
         let (speaker, hears, gate) = paused();
         let word = |letter: &str| letter.repeat(MAX_WAITING_BYTES / 3);
-        // One is with the listener, two wait.
         for letter in ["a", "b", "c"] {
             speaker.say(word(letter), || false);
         }
@@ -265,7 +255,6 @@ mod tests {
         }
         assert!(!speaker.finish(|| true), "it takes nothing");
         drop(gate);
-        // The message that was being printed, and no other.
         assert!(speaker.finish(|| false));
         assert_eq!(hears.iter().collect::<Vec<_>>(), ["0"]);
     }

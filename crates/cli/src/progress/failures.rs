@@ -1,11 +1,11 @@
-//! Failures of one cause are few lines and a count, and not a line for each of ten thousand entries.
+//! Failures of one cause are few lines and a count, not ten thousand lines.
 //!
 //! ```text
 //!   a directory could not be made     its line, and how many entries beneath it fail with it
 //!   the target is full                the line of the first
 //!   any other cause                   the lines of the first 20, then a count
 //! ```
-//! The log file and JSON have each of them.
+//! The log file and JSON have each.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,14 @@ use crate::text::printable::{printable, printable_path};
 
 #[derive(Debug, Default)]
 pub struct Failures {
-    /// A line has said that the target is full.
     is_full: bool,
     by_cause: Causes,
-    /// Directories that failed, with the number of entries that failed with them.
+    /// Failed directories, with the entries lost in them.
     lost: BTreeMap<Vec<u8>, u64>,
 }
 
 impl Failures {
-    /// The line for a failure. `None`: the next ones are counted.
+    /// `None`: the next ones are counted.
     pub fn line(&mut self, path: &[u8], why: &str) -> Option<String> {
         if FULL.iter().any(|words| why.ends_with(words)) && std::mem::replace(&mut self.is_full, true) {
             return None;
@@ -46,7 +45,6 @@ impl Failures {
         Some(format!("failed: {}: {}", printable_path(path), printable(why)))
     }
 
-    /// The lines for what was counted.
     pub fn rest(&mut self) -> Vec<String> {
         let entries = |count: u64| counted(count, "entry", "entries");
         let lost = std::mem::take(&mut self.lost).into_iter().filter(|(_, count)| *count > 0);
@@ -59,19 +57,17 @@ impl Failures {
     }
 }
 
-/// What the message says beside the path.
 fn cause(path: &[u8], why: &str) -> String {
     if path.is_empty() { why.to_owned() } else { why.replacen(&printable_path(path), "…", 1) }
 }
 
-/// The directories above a path, the nearest one first.
 fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     ends.chain([0]).map(|end| &path[..end])
 }
 
-/// The messages of a far side for a full disk: strerror(3) of ENOSPC and EDQUOT, and our own message for inodes. It fails
-/// every file that follows.
+/// A far side's messages for a full disk: strerror(3) of ENOSPC and EDQUOT, and ours for inodes. A full disk fails
+/// every later file.
 const FULL: [&str; 3] = ["No space left on device", "Disk quota exceeded", "whatever space is free (df -i)"];
 
 #[cfg(test)]
@@ -96,7 +92,6 @@ mod tests {
             let why = format!("cannot copy {path}: its directory could not be copied");
             assert_eq!(failures.line(path.as_bytes(), &why), None);
         }
-        // It fails by itself.
         assert!(failures.line(b"other/a", "cannot read other/a: Permission denied").is_some());
         assert_eq!(failures.rest(), ["failed: data: and with it 3 entries beneath it"]);
     }

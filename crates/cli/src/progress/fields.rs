@@ -1,4 +1,4 @@
-//! The words of the bar: fields, what matters most first. A narrow terminal has fewer of them, each whole.
+//! The bar's words by importance. A narrow terminal has fewer fields, each whole.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use haul_job::Progress;
 use crate::progress::outlook::Left;
 use crate::text::figures::{bytes, clock, count, counted, rate, whole_seconds};
 
-/// `45 %  0:12 left  466 MiB/s (3.91 Gbit/s)  1.20 GiB of 2.60 GiB  1,234 of 5,678 files  4 lanes`. `~` stands before a rough figure: the
-/// source is still being listed.
+/// `45 %  0:12 left  466 MiB/s (3.91 Gbit/s)  1.20 GiB of 2.60 GiB  1,234 of 5,678 files  4 lanes`. `~` marks a rough
+/// figure: the source is still being listed.
 pub fn fields(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> Vec<String> {
     let done = progress.bytes_moved + progress.bytes_kept;
     let (rough, more) = if left.is_rough { ("~", "+") } else { ("", "") };
     let mut parts = Vec::new();
     parts.extend(left.done.map(|done| format!("{rough}{:.0} %", (done * 100.0).floor())));
-    // All data is there: the disk of the target still writes it, and files get their names.
+    // All data came; the target's disk still writes it, and files get names.
     let is_flushing = progress.found_all && left.bytes == 0 && left.files > 0 && progress.bytes_moved > 0;
     if let Some(silent_for) = progress.no_data_for {
         parts.push(format!("no data for {}", whole_seconds(silent_for.as_secs())));
@@ -27,7 +27,7 @@ pub fn fields(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> Vec<
     } else if let Some(time) = left.time.filter(|_| left.bytes > 0 || left.files > 0) {
         parts.push(format!("{rough}{} left", clock(Duration::from_secs_f64(time.as_secs_f64().ceil()))));
     }
-    // A rate of nothing says nothing: files come, or the far side compares.
+    // A rate of zero means nothing: files come, or the far side compares.
     parts.extend(bytes_per_s.filter(|rate| *rate >= 1.0 && progress.no_data_for.is_none()).map(rate));
     parts.push(format!("{} of {}{more}", bytes(done), bytes(progress.bytes_found)));
     parts.push(format!("{} of {}{more} files", count(progress.files_done), count(progress.files_found)));
@@ -43,21 +43,19 @@ pub fn fields(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> Vec<
     parts
 }
 
-/// All fields in a line, for a log.
 pub fn status(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> String {
     fields(progress, bytes_per_s, left).join(GAP)
 }
 
-/// What fits on a terminal: the bar itself, or not, and as many of the fields as have room, each whole.
+/// Whether the bar has room, and as many fields as do.
 pub fn fit(fields: &[String], columns: usize) -> (bool, String) {
-    // The bar says less than the first words beside it.
+    // The bar says less than the first words.
     let first = in_columns(fields, usize::MAX, BESIDE_BAR);
     let beside_bar = columns.saturating_sub(BAR_COLUMNS + 1);
     let has_bar = first.chars().count() <= beside_bar;
     (has_bar, in_columns(fields, if has_bar { beside_bar } else { columns }, usize::MAX))
 }
 
-/// The first of the fields that have room together.
 fn in_columns(fields: &[String], columns: usize, most: usize) -> String {
     let mut line = String::new();
     for field in fields.iter().take(most) {
@@ -72,10 +70,9 @@ fn in_columns(fields: &[String], columns: usize, most: usize) -> String {
 
 const GAP: &str = "  ";
 
-/// The width of the bar without its words.
 pub const BAR_COLUMNS: usize = 16;
 
-/// How far the copy is, and how long it takes.
+/// The bar stands beside two fields: how far the copy is, and how long it takes.
 const BESIDE_BAR: usize = 2;
 
 #[cfg(test)]
@@ -146,7 +143,6 @@ mod tests {
             let shown: Vec<&str> = line.split(GAP).filter(|field| !field.is_empty()).collect();
             assert!(shown.iter().zip(&fields).all(|(shown, field)| shown == field), "{columns}: {line}");
         }
-        // A long outage matters more than the bar.
         let out = vec!["50 %".to_owned(), "no data for 2 min 05 s".to_owned(), "1.50 GiB of 3.00 GiB".to_owned()];
         assert_eq!(fit(&out, 40), (false, "50 %  no data for 2 min 05 s".to_owned()));
     }

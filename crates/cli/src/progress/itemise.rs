@@ -1,4 +1,4 @@
-//! One line for each entry that changes, in rsync's letters: `--itemize-changes` and `--out-format`.
+//! A line for each changed entry, in rsync's letters: `--itemize-changes` and `--out-format`.
 //!
 //! ```text
 //!   >f.st......   >  received here, <  sent there, c  made, h  hard link, .  only its metadata
@@ -12,7 +12,6 @@ use jiff::{Timestamp, Zoned};
 
 use crate::text::figures;
 
-/// A line of `--out-format`: words, and what stands for a property of the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format(Vec<Part>);
 
@@ -22,32 +21,26 @@ enum Part {
     Escape { letter: char, width: usize, left: bool },
 }
 
-/// Which way the data goes, as seen from here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// Within this host.
     #[default]
     Here,
     /// Away from here, or between two other hosts.
     Away,
-    /// To here.
     Hither,
 }
 
-/// The letters of rsync's log formats that haul knows.
 const LETTERS: &str = "nfilbLMBUGotp";
 
-/// All of an entry, as `--list-only` shows it. No letter that a format may have.
+/// All of an entry, for `--list-only`; formats lack this letter.
 const LISTED: char = 'Y';
 
-/// No column is wider.
+/// Bound of a column's width.
 const MAX_WIDTH: usize = 1_000;
 
 impl Format {
-    /// Reads a format.
-    ///
     /// # Errors
-    /// A letter that is unknown.
+    /// A letter is unknown.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -73,13 +66,11 @@ impl Format {
         Ok(Self(parts))
     }
 
-    /// The form of `--itemize-changes`.
     pub fn itemized() -> Self {
         let escape = |letter| Part::Escape { letter, width: 0, left: false };
         Self(vec![escape('i'), Part::Words(" ".to_owned()), escape('n'), escape('L')])
     }
 
-    /// The form of `--list-only`.
     pub fn listing() -> Self {
         Self(vec![Part::Escape { letter: LISTED, width: 0, left: false }])
     }
@@ -88,13 +79,13 @@ impl Format {
         self.0.iter().any(|part| matches!(part, Part::Escape { letter: LISTED, .. }))
     }
 
-    /// Whether an entry gets a line: as in rsync, one whose metadata alone changed only where the letters are asked for.
+    /// As in rsync, an entry with changed metadata alone gets a line only where letters are asked for.
     pub fn shows(&self, item: &ItemTold) -> bool {
         let has_letters = self.0.iter().any(|part| matches!(part, Part::Escape { letter: 'i', .. }));
         self.is_listing() || has_letters || item.data_moved || item.made || item.kind == EntryType::Directory
     }
 
-    /// The line of an entry, with its newline.
+    /// Ends with a newline.
     pub fn line(&self, item: &ItemTold, direction: Direction) -> String {
         self.render(|letter| match letter {
             'i' => letters(item, direction),
@@ -117,7 +108,6 @@ impl Format {
         })
     }
 
-    /// The line of an entry that is deleted.
     pub fn deleted(&self, path: &[u8], is_directory: bool) -> String {
         self.render(|letter| match letter {
             'i' => "*deleting  ".to_owned(),
@@ -144,7 +134,6 @@ impl Format {
     }
 }
 
-/// rsync's eleven letters.
 pub fn letters(item: &ItemTold, direction: Direction) -> String {
     let kind = match item.kind {
         EntryType::File | EntryType::HardLink => 'f',
@@ -162,7 +151,7 @@ pub fn letters(item: &ItemTold, direction: Direction) -> String {
             }
         }
         EntryType::HardLink if item.made => 'h',
-        // One that is there, and gets another owner or time, is not made anew.
+        // An existing one with another owner or time is not made anew.
         EntryType::Symlink if item.changed.new || item.changed.content => 'c',
         EntryType::Directory | EntryType::File | EntryType::Device | EntryType::Special if item.made => 'c',
         _ => '.',
@@ -171,7 +160,7 @@ pub fn letters(item: &ItemTold, direction: Direction) -> String {
     let mut text = String::from_iter([what, kind]);
     let columns = [
         (changed.content, 'c'),
-        // The text of a link is its content.
+        // A link's text is its content.
         (changed.size && item.kind == EntryType::File, 's'),
         (changed.time, 't'),
         (changed.mode, 'p'),
@@ -207,7 +196,7 @@ fn or_dot(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }
 
-/// As rsync shows a name: what could drive a terminal, and what is no text, as `\#` and three octal digits.
+/// As in rsync: `\#` and three octal digits for invalid text and what could drive a terminal.
 fn shown(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
@@ -244,13 +233,13 @@ fn permissions(mode: u32) -> String {
     text.into_iter().collect()
 }
 
-/// `2026/11/25-10:15:00`, by the clock of this place.
+/// `2026/11/25-10:15:00`, by this place's clock.
 fn local_time(s: i64, between: char) -> String {
     let at = Timestamp::from_second(s).map(|at| at.to_zoned(TimeZone::system()));
     at.map_or_else(|_| s.to_string(), |at| at.strftime(&format!("%Y/%m/%d{between}%H:%M:%S")).to_string())
 }
 
-/// The time and the process, which do not belong to the entry.
+/// Time and process, which are not the entry's.
 fn of_process(letter: char) -> String {
     match letter {
         't' => local_time(Zoned::now().timestamp().as_second(), ' '),
@@ -264,7 +253,6 @@ pub mod tests {
 
     use super::*;
 
-    /// A file of which this changed.
     pub fn file(changed: Changed) -> ItemTold {
         ItemTold {
             path: b"d/a".to_vec(),

@@ -1,4 +1,4 @@
-//! `--live`: one line each second about the copy, in the form of measuring tools.
+//! `--live`: a line each second, in measuring tools' form.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,28 +9,25 @@ use haul_job::{PathNow, Progress, Subflow};
 use crate::report::class::{class_name, mark_name};
 use crate::text::figures::{bits, bytes, counted, latency, parts, rate, whole_seconds};
 
-/// State from the last line, for the next one.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// The last state of each path, and the number of lines that showed it.
+    /// Each path's last state, and how many lines showed it.
     paths: BTreeMap<u16, (PathNow, u32)>,
     last: Option<(Duration, u64)>,
 }
 
 impl Live {
-    /// Takes a new state of the path.
     pub fn on_path(&mut self, path: PathNow) {
         self.paths.insert(path.path, (path, 0));
     }
 
-    /// The line for the second that has just ended, if one has.
     pub fn on_progress(&mut self, now: Duration, progress: &Progress) -> Option<String> {
         let (from, moved_before) = *self.last.get_or_insert((Duration::ZERO, 0));
         if now.saturating_sub(from) < LINE_EVERY {
             return None;
         }
         self.last = Some((now, progress.bytes_moved));
-        // The state of the path also comes about once a second, so now and then a line has no new state.
+        // States come about once a second, so now and then a line has no new one.
         self.paths.retain(|_, (_, shown)| *shown < PATH_SHOWN_MAX);
         self.paths.values_mut().for_each(|(_, shown)| *shown += 1);
         let paths: Vec<PathNow> = self.paths.values().map(|(path, _)| path.clone()).collect();
@@ -62,7 +59,6 @@ fn subflow(of: &Subflow) -> String {
     format!("{local} to {remote}: {}, RTT {}", bits(of.rate_bytes_per_s as f64), latency(of.rtt_us))
 }
 
-/// Several paths as one: what is the same for all together is summed up, the rest is that of the quickest.
 fn together(paths: &[PathNow]) -> Option<PathNow> {
     let quickest = paths.iter().max_by_key(|path| path.rate_bytes_per_s)?;
     Some(PathNow {
@@ -76,7 +72,7 @@ fn together(paths: &[PathNow]) -> Option<PathNow> {
 /// `12.0-13.0 s    118 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  held by loss`
 fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<&PathNow>) -> String {
     let (from_s, to_s) = (from.as_secs_f64(), to.as_secs_f64());
-    // Verified bytes come in whole chunks; the path counts bytes as they leave.
+    // Verified bytes come in whole chunks; the path counts them as they leave.
     let bytes_per_s = match path {
         Some(path) if path.rate_bytes_per_s > 0 => path.rate_bytes_per_s as f64,
         _ => moved as f64 / (to_s - from_s).max(1e-3),
@@ -102,7 +98,6 @@ fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<&Path
     fields.join("  ")
 }
 
-/// A state of the path is shown on at most so many lines; then it is out of date.
 const PATH_SHOWN_MAX: u32 = 2;
 
 /// Progress comes ten times a second.
@@ -174,7 +169,6 @@ mod tests {
             "  1.0-2.0 s   120 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  \
              held by receive window"
         );
-        // One line without a new state of the path repeats the last state. The next line shows only bytes and lanes.
         assert!(live.on_progress(at(3_050), &moved(220 << 20)).unwrap().ends_with("held by receive window"));
         assert_eq!(
             live.on_progress(at(4_050), &moved(220 << 20)).unwrap(),

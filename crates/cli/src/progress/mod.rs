@@ -1,4 +1,4 @@
-//! What a person sees while a job runs: the bar, the time left, names, a line each second.
+//! What a person sees of a running job.
 
 mod failures;
 pub mod fields;

@@ -1,8 +1,8 @@
-//! How fast a copy goes, how far it is, and how long it still takes. Pure: time is an argument.
+//! How fast a copy goes, how far it is, and how long it takes.
 //!
-//! A file costs time by itself, and each of its bytes does. So what is done and what is left are counted in units: bytes, and a number
-//! of bytes for each file. That number is the one with which the copy has run most evenly so far. How far a copy is, is a share of its
-//! time: what has passed, of what has passed and is left.
+//! A file costs time by itself, and so does each byte. So what is done and left is counted in units: bytes, and for
+//! each file the number of bytes with which the copy ran most evenly. The share done is the time passed, of the time
+//! passed and left.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,53 +14,44 @@ use haul_job::Progress;
 pub struct Outlook {
     points: VecDeque<Point>,
     last: Point,
-    /// Bytes that were sent, of all tries.
     moved: u64,
-    /// When the totals changed last.
     came_at: Duration,
     recent: VecDeque<(Duration, u64)>,
     spacing: Duration,
     foreknown: Foreknown,
     tries: Tries,
-    /// The time at which reading again began, and the bytes that had been read again by then.
+    /// When reading again began, and the bytes read by then.
     reading: Option<(Duration, u64)>,
     shown: f64,
-    /// The most that was shown.
     peak: f64,
 }
 
-/// What is known of a copy before it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Foreknown {
-    /// No more leaves than this.
     pub limit_bytes_per_s: Option<u64>,
-    /// What is compressed takes less of the limit than it has bytes.
+    /// Compressed data takes less of the limit.
     pub compresses: bool,
-    /// What earlier copies on this path have shown.
     pub usual: Option<Usual>,
 }
 
-/// The costs of bytes and of files on a path.
+/// The costs of bytes and files on a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usual {
-    /// The rate of large files.
     pub bytes_per_s: f64,
-    /// The number of bytes that take as long as a file does by itself.
+    /// Bytes that take as long as a file by itself.
     pub bytes_per_file: f64,
 }
 
-/// A copy that breaks off is tried again, and its totals begin anew.
+/// A copy tried again begins its totals anew.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tries {
-    /// The totals of the tries before this one.
     before: Point,
-    /// Bytes that they sent.
     moved_before: u64,
-    /// Time in which nothing could move: outages, pauses, and logins after them.
+    /// Time without movement: outages, pauses, and logins.
     idle: Duration,
-    /// Broke off then, and nothing has moved since.
+    /// The time when it broke off, if nothing moved since.
     lost_at: Option<Duration>,
-    /// Nothing has come from the other end since.
+    /// The other end is silent since then.
     silent_since: Option<Duration>,
 }
 
@@ -71,26 +62,23 @@ struct Point {
     bytes: u64,
 }
 
-/// The rest of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Left {
-    /// Files without an outcome.
     pub files: u64,
-    /// Bytes that are neither there nor moved.
+    /// Bytes neither there nor moved.
     pub bytes: u64,
-    /// The time for that; `None`: nothing can be said yet, or the copy stands still.
+    /// Time for the rest; `None`: unknown, or the copy stands still.
     pub time: Option<Duration>,
-    /// How far the copy is, from 0 to 1, as a share of its time; of its data, while nothing is known of the time.
+    /// Share of its time done, 0 to 1; of its data, while the time is unknown.
     pub done: Option<f64>,
-    /// The source is still being listed, so more may come.
+    /// The source is still being listed.
     pub is_rough: bool,
 }
 
 impl Outlook {
-    /// Takes the totals in.
     pub fn add(&mut self, now: Duration, progress: &Progress) {
         if let Some(silent_for) = progress.no_data_for {
-            // What broke off was silent before.
+            // The copy was silent before it broke off.
             if self.tries.lost_at.is_none() {
                 self.tries.silent_since.get_or_insert(now.saturating_sub(silent_for));
             }
@@ -100,7 +88,7 @@ impl Outlook {
             self.forget_since(since.saturating_sub(self.tries.idle));
             self.tries.idle += now.saturating_sub(since);
         }
-        // What is already there comes in a burst, and says nothing about what is to come. With nothing else it is all there is.
+        // Existing data comes in a burst and tells nothing of the rest, unless there is nothing else.
         let moved = progress.files_done.saturating_sub(progress.files_kept);
         let files = if progress.bytes_moved > 0 || moved > 0 { moved } else { progress.files_done };
         if let Some(lost_at) = self.tries.lost_at {
@@ -114,11 +102,10 @@ impl Outlook {
         }
         let before = self.tries.before;
         let at = now.saturating_sub(self.tries.idle);
-        // What stood there of a changed file is found while the rest of it is sent.
+        // A changed file's existing parts are found while the rest is sent.
         let bytes = before.bytes + progress.bytes_moved + progress.bytes_matched;
         let point = Point { at, files: before.files + files, bytes };
         if point.files < self.last.files || point.bytes < self.last.bytes {
-            // Files that were there already no longer count.
             self.points.clear();
         }
         if (point.files, point.bytes) != (self.last.files, self.last.bytes) {
@@ -149,7 +136,6 @@ impl Outlook {
         }
     }
 
-    /// The copy broke off, and is tried again.
     pub fn broke_off(&mut self, now: Duration) {
         let silent_since = self.tries.silent_since.take();
         if let Some(since) = silent_since {
@@ -158,7 +144,7 @@ impl Outlook {
         self.tries.lost_at.get_or_insert(silent_since.unwrap_or(now));
     }
 
-    /// Time without data counts for no rate, also the part of it that passed before it was known as such.
+    /// Time without data counts for no rate, even before it was known as such.
     fn forget_since(&mut self, since: Duration) {
         self.points.retain(|point| point.at <= since);
         self.recent.retain(|(at, _)| *at <= since);
@@ -166,18 +152,16 @@ impl Outlook {
         self.came_at = self.came_at.min(since);
     }
 
-    /// Nothing comes: the copy broke off, or the other end is silent.
+    /// The copy broke off, or the other end is silent.
     fn stands_still(&self) -> bool {
         self.tries.lost_at.is_some() || self.tries.silent_since.is_some()
     }
 
-    /// With what is known before.
     #[must_use]
     pub fn with(self, foreknown: Foreknown) -> Self {
         Self { foreknown, ..self }
     }
 
-    /// From now on no more leaves than this.
     pub fn limit_rate(&mut self, limit_bytes_per_s: Option<u64>) {
         self.foreknown.limit_bytes_per_s = limit_bytes_per_s;
     }
@@ -186,7 +170,6 @@ impl Outlook {
         self.foreknown.limit_bytes_per_s.filter(|_| !self.foreknown.compresses)
     }
 
-    /// The rate of the last few seconds, in bytes/s.
     pub fn bytes_per_s(&self) -> Option<f64> {
         if self.tries.silent_since.is_some() {
             return Some(0.0);
@@ -196,10 +179,10 @@ impl Outlook {
         (span >= SAMPLE_EVERY).then(|| last.1.saturating_sub(first.1) as f64 / span.as_secs_f64())
     }
 
-    /// Estimates the rest. `progress` are the totals that were added last.
+    /// `progress` are the totals added last.
     pub fn left(&mut self, now: Duration, progress: &Progress) -> Left {
         let (files, bytes) = (progress.files_left, progress.bytes_left);
-        // The end is not near just because no more is known yet.
+        // The end is not near just because no more is known.
         let is_known = (progress.found_all || files > 0 || bytes > 0) && !self.stands_still();
         let time = if is_known { self.time_for(files, bytes) } else { None };
         let time = time.map(|time| time.max(self.time_to_read_again(progress)).max(self.least_time(bytes)));
@@ -207,12 +190,12 @@ impl Outlook {
         let passed = now.saturating_sub(self.tries.idle);
         let of_time = time.map(|time| passed.as_secs_f64() / (passed + time).as_secs_f64().max(1e-3));
         let done = of_time.map(|done| done.clamp(0.0, most_done(progress))).map(|done| self.steady(done));
-        // While nothing is known of the time, a share of the data would be no share of the time: the bar stands.
+        // While the time is unknown, the data's share says nothing of it: the bar stands.
         let done = done.or((bytes > 0 || self.peak > 0.0).then_some(self.shown));
         Left { files, bytes, time, done, is_rough: !progress.found_all }
     }
 
-    /// A bar does not run back, unless it was wrong by much, and then by little: it waits until the copy has come so far.
+    /// A bar waits until the copy has come so far; only if wrong by much, it runs back by little.
     fn steady(&mut self, done: f64) -> f64 {
         self.peak = self.peak.max(done);
         if done > self.shown || self.shown - done > RUNS_BACK {
@@ -221,15 +204,14 @@ impl Outlook {
         self.shown
     }
 
-    /// A chunk counts when all of it is there, and a rate limit lets that take a while. Time in which one may be under way is no time in
-    /// which nothing came.
+    /// A chunk counts when whole, and a rate limit delays it. Time with one under way is no silence.
     fn in_a_chunk(&self) -> Duration {
         let Some(limit) = self.limit() else { return Duration::ZERO };
         let longest = Duration::from_secs_f64(UNDER_WAY_BYTES / limit.max(1) as f64).min(RATE_OVER);
         self.last.at.saturating_sub(self.came_at).min(longest)
     }
 
-    /// No rate limit lets the rest pass sooner. Of changed files a part is sent, as large as it was so far.
+    /// The rate limit's least time. Of changed files a part is sent, as large as so far.
     fn least_time(&self, bytes: u64) -> Duration {
         let Some(limit) = self.limit() else { return Duration::ZERO };
         let sent = if self.last.bytes > 0 { self.moved as f64 / self.last.bytes as f64 } else { 1.0 };
@@ -242,7 +224,7 @@ impl Outlook {
         if self.last.at.saturating_sub(first.at) < SOONEST {
             return None;
         }
-        // The last part of the copy tells more than its start, and more than a moment. The whole tells most, where nothing has changed.
+        // The copy's last part tells more than its start or a moment; the whole tells most, if nothing changed.
         let changed = LAST_PARTS.into_iter().find_map(|part| {
             let span = self.last.at.saturating_sub(first.at).mul_f64(part).max(RATE_OVER);
             let split = self.points.iter().rposition(|point| self.last.at.saturating_sub(point.at) >= span)?;
@@ -252,11 +234,11 @@ impl Outlook {
         let last = Point { at: self.last.at.saturating_sub(self.in_a_chunk()), ..self.last };
         let rate = last.units_per_s(from, per_file).or_else(|| last.units_per_s(first, per_file))?;
         let seconds = (bytes as f64 + files as f64 * per_file) / rate;
-        // A longer time only means that the copy stands still.
+        // A longer time means that the copy stands still.
         (seconds < LONGEST_S).then(|| Duration::from_secs_f64(seconds))
     }
 
-    /// Whether the rates since this point differ from those before it by more than both vary.
+    /// Whether the rates before and since this point differ by more than they vary.
     fn has_changed(&self, split: usize, per_file: f64) -> bool {
         let mean = |from: usize, to: usize| {
             let points = self.points.range(from..to);
@@ -274,7 +256,7 @@ impl Outlook {
         (before.0 - after.0).powi(2) > FAR_APART * FAR_APART * (before.1 + after.1)
     }
 
-    /// The target reads what earlier runs left, beside what comes.
+    /// The target reads earlier runs' data, beside what comes.
     fn time_to_read_again(&self, progress: &Progress) -> Duration {
         let Some((since, at_first)) = self.reading else { return Duration::ZERO };
         let (read, seconds) =
@@ -286,7 +268,6 @@ impl Outlook {
         Duration::from_secs_f64(seconds.min(LONGEST_S))
     }
 
-    /// The number of bytes that take as long as a file does by itself.
     fn bytes_per_file(&self) -> f64 {
         let unevenness = |per_file: f64| {
             let points = self.points.iter();
@@ -301,7 +282,7 @@ impl Outlook {
         };
         let expected_bytes = self.expected_bytes_per_file();
         if self.foreknown.limit_bytes_per_s.is_some() && self.last.is_of_small_files() {
-            // How files cost more than the limit tells is known, and small files alone tell nothing of others.
+            // Their cost beyond the limit is known, and small files alone tell nothing of others.
             return expected_bytes;
         }
         let expected = unevenness(expected_bytes);
@@ -312,10 +293,10 @@ impl Outlook {
         }
     }
 
-    /// The same, as far as it is known without a look at how even the copy runs.
+    /// The figure before judging how even the copy runs.
     ///
-    /// A limit makes bytes take longer, and files cost the time that they always do. What they cost, small files show: they take longer
-    /// than their bytes would at the limit.
+    /// A limit slows bytes, not files. Small files show their own cost: they take longer than their bytes would at the
+    /// limit.
     fn expected_bytes_per_file(&self) -> f64 {
         let usual = self.foreknown.usual.unwrap_or(USUAL);
         let Some(limit) = self.limit() else { return usual.bytes_per_file };
@@ -323,12 +304,12 @@ impl Outlook {
         self.cost_of_small_files(bytes_per_s).unwrap_or(usual.bytes_per_file * bytes_per_s / usual.bytes_per_s)
     }
 
-    /// What small files have cost, in bytes at this rate. `None`: too few came.
+    /// Small files' cost, in bytes at this rate; `None`: too few came.
     fn cost_of_small_files(&self, bytes_per_s: f64) -> Option<f64> {
         let mut sum = Point::default();
         let mut from = *self.points.front()?;
         for to in self.points.iter().skip(1).chain([&self.last]) {
-            // Outcomes of files come later than their bytes, and many at once.
+            // Outcomes come later than bytes, many at once.
             if to.files > from.files {
                 let part = to.since(&from);
                 if part.is_of_small_files() {
@@ -342,10 +323,9 @@ impl Outlook {
     }
 }
 
-/// A bar is not much further than the listing: more may come than is known.
+/// A bar is not much further than the listing, which may find more.
 fn most_done(progress: &Progress) -> f64 {
     match progress.seen_ppm {
-        // No share is known.
         0 => 1.0,
         _ if progress.found_all => 1.0,
         ppm => (f64::from(ppm) / 1e6 + BEFORE_THE_LISTING).min(1.0),
@@ -362,7 +342,6 @@ impl Point {
         self.bytes <= self.files.saturating_mul(SMALL_BYTES)
     }
 
-    /// `None`: nothing moved.
     fn units_per_s(&self, from: &Self, per_file: f64) -> Option<f64> {
         let seconds = self.at.saturating_sub(from.at).as_secs_f64();
         let units =
@@ -371,43 +350,43 @@ impl Point {
     }
 }
 
-/// Long enough for a calm figure, short enough to see a change. With the next constant: at most 51 samples.
+/// Calm, and short enough to see a change. With the next constant, at most 51 samples.
 const RATE_OVER: Duration = Duration::from_secs(5);
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// The first moments say nothing: buffers fill, and the first data is verified only when its chunk is whole.
+/// At first buffers fill, and data is verified only in whole chunks.
 const SOONEST: Duration = Duration::from_secs(1);
 
-/// Points are at least so far apart. When there are too many, every second one goes, and the spacing doubles.
+/// The points' distance. With too many, every second goes and the spacing doubles.
 const FIRST_SPACING: Duration = Duration::from_millis(500);
 const MAX_POINTS: usize = 128;
 
-/// A file costs about so much on most hosts: 50 microseconds at 1 GB/s.
+/// Cost on most hosts: 50 microseconds at 1 GB/s.
 const USUAL: Usual = Usual { bytes_per_s: 1e9, bytes_per_file: 49_152.0 };
-/// A file of this size costs itself, and next to nothing for its bytes.
+/// A file so small costs itself, and hardly anything for its bytes.
 const SMALL_BYTES: u64 = 64 << 10;
-/// With fewer files, their time says little about the cost of one.
+/// Below so many files, their time tells little of the cost of one.
 const FEWEST_SMALL: u64 = 50;
-/// Other costs of a file: from a local disk to a far one with slow names.
+/// Other costs: from a local disk to a far one with slow names.
 const PER_FILE: [f64; 6] = [1_024.0, 8_192.0, 196_608.0, 786_432.0, 3_145_728.0, 12_582_912.0];
-/// With fewer rates all of these look alike.
+/// Below so many rates all figures look alike.
 const FEWEST_RATES: f64 = 6.0;
-/// A figure other than the usual one must make the copy look so much more even.
+/// The ratio by which another figure must make the copy more even.
 const CLEARLY: f64 = 0.95;
 
-/// A change soon after the start, and one of late, do not show where a copy is cut in two halves.
+/// A cut in halves misses changes soon after the start, and late ones.
 const LAST_PARTS: [f64; 2] = [0.5, 0.75];
 
-/// Means that differ by so many standard errors are not of the same rate.
+/// Standard errors between means of different rates.
 const FAR_APART: f64 = 4.0;
 
-/// A bar that is wrong by more than this is set right, and runs back by so much at most.
+/// A bar wrong by more is set right, and runs back by so much at most.
 const RUNS_BACK: f64 = 0.05;
 
 /// Two of the smallest chunks.
 const UNDER_WAY_BYTES: f64 = 8_388_608.0;
 
-/// The share of the listing is a share of directories, and not quite one of the time.
+/// The listing's share is one of directories, not quite of time.
 const BEFORE_THE_LISTING: f64 = 0.02;
 
 const LONGEST_S: f64 = 100.0 * 86_400.0;
@@ -425,7 +404,7 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    /// `--rate 5MB`: five thousand small files, of which each takes half a millisecond, then one of 300 MB.
+    /// `--rate 5MB`: five thousand small files of half a millisecond each, then one of 300 MB.
     #[test]
     fn under_a_rate_limit_a_large_file_that_waits_counts_from_the_beginning() {
         let of_another_path = Usual { bytes_per_s: 1e9, bytes_per_file: 400_000.0 };
@@ -437,7 +416,6 @@ mod tests {
             let whole = 2.5 + 60.0;
             for tenth in 1..=620 {
                 let at = f64::from(tenth) / 10.0;
-                // Chunks of 4 MiB come whole.
                 let large_chunks = ((at - 2.5).max(0.0) * 5e6 / 4_194_304.0) as u64;
                 progress.files_done = ((at * 2_000.0) as u64).min(5_000);
                 progress.bytes_moved = progress.files_done * 1_000 + (large_chunks * 4_194_304).min(300_000_000);
@@ -478,7 +456,6 @@ mod tests {
         let mut outlook = Outlook::default();
         let mut peak = 0.0_f64;
         for tenth in 0..400_u64 {
-            // Half of it comes in 5 s; then the path is a tenth as fast.
             let bytes_moved = if tenth <= 50 { tenth * 10 } else { 500 + (tenth - 50) } * 1_000_000;
             let progress = Progress {
                 files_found: 1,
@@ -503,7 +480,6 @@ mod tests {
     #[test]
     fn what_stood_there_and_a_listing_that_has_only_begun_are_no_bar() {
         let mut outlook = Outlook::default();
-        // Nine tenths lie there already; the rest takes a minute.
         let mut resumed =
             Progress { files_found: 1, bytes_found: 1_000, bytes_kept: 900, found_all: true, ..Progress::default() };
         for tenth in 0..20_u64 {
@@ -514,14 +490,12 @@ mod tests {
         }
         let mut outlook = Outlook::default();
         for tenth in 0..20_u64 {
-            // All that was listed is there, but for one file.
             let (files_found, files_done) = (tenth * 100 + 1, tenth * 100);
             let listed = Progress { files_found, files_done, seen_ppm: 50_000, ..Progress::default() };
             outlook.add(s(tenth as f64 / 10.0), &with_left(listed));
             let left = outlook.left(s(tenth as f64 / 10.0), &with_left(listed));
             assert!(left.done.unwrap_or(0.0) <= 0.07 + 1e-9, "{left:?}");
         }
-        // A stream has no end that is known.
         let mut outlook = Outlook::default();
         for tenth in 0..20_u64 {
             let stream = Progress { bytes_moved: tenth * 1_000, bytes_found: tenth * 1_000, ..Progress::default() };
@@ -537,7 +511,7 @@ mod tests {
         Progress { files_left, bytes_left, ..progress }
     }
 
-    /// A copy of files of known cost: returns at each tenth of its time the estimated and the true time left, in seconds.
+    /// At each tenth of the copy's time: estimated and true time left, in seconds.
     fn estimates(files: &[(u64, f64)]) -> Vec<(f64, f64)> {
         let whole_s: f64 = files.iter().map(|(_, seconds)| seconds).sum();
         let (files_found, bytes_found) = (files.len() as u64, files.iter().map(|(bytes, _)| bytes).sum());
@@ -568,7 +542,7 @@ mod tests {
         told
     }
 
-    /// The largest error of these estimates, as a share of the whole time, from this tenth on.
+    /// The largest error from this tenth on, as a share of the whole time.
     fn worst(told: &[(f64, f64)], whole_s: f64, from: usize) -> f64 {
         told.iter().skip(from).map(|(estimate, truth)| (estimate - truth).abs() / whole_s).fold(0.0, f64::max)
     }
@@ -583,7 +557,7 @@ mod tests {
 
     #[test]
     fn small_files_before_large_ones_are_not_taken_for_a_slow_copy() {
-        // 40 s of small files that cost 100 us each, then 60 s of data at 1 GB/s.
+        // 40 s of small files at 100 us each, then 60 s of data at 1 GB/s.
         let mut files = vec![(1_000, 0.000_1); 400_000];
         files.extend([(6_000_000_000, 6.0); 10]);
         let told = estimates(&files);
@@ -602,7 +576,7 @@ mod tests {
 
     #[test]
     fn a_mix_of_sizes_teaches_what_a_file_costs_on_a_slow_file_system() {
-        // 5 ms for each file, and 1 GB/s; the mix changes from second to second.
+        // 5 ms a file, and 1 GB/s; the mix changes each second.
         let files: Vec<(u64, f64)> = (0..5_000_u64)
             .map(|n| {
                 let bytes = if n / 200 % 2 == 0 { 1_000 } else { 10_000_000 + n % 7 * 1_000_000 };

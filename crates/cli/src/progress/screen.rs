@@ -1,6 +1,6 @@
-//! Messages for a person while a job runs: the bar on a terminal, messages above it, and names with `-v` or `-n`.
+//! A person's messages during a job: the bar, messages above it, names with `-v` or `-n`.
 //!
-//! The bar waits for the first progress: ssh may ask for a password on the same terminal before that.
+//! The bar waits for progress: ssh may ask for a password first.
 
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,39 +19,29 @@ use crate::progress::outlook::{Foreknown, Outlook};
 use crate::text::figures::{bits, bytes, duration};
 use crate::text::printable::{printable, printable_path};
 
-/// The kinds of messages that the flags ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// Says nothing but errors.
     pub quiet: bool,
-    /// Names each path and each choice.
     pub verbose: bool,
-    /// Also names entries that rules leave out.
+    /// Names entries that rules leave out, too.
     pub very_verbose: bool,
-    /// Prints a table at the end.
     pub stats: bool,
-    /// A dry run: "would copy" instead of "copied".
     pub dry_run: bool,
     pub show: Show,
-    /// A line each second about the copy.
     pub live: bool,
-    /// Everything goes to standard error: standard output has the manifest.
+    /// All to standard error: standard output has the manifest.
     pub aside: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
-    /// Not at all.
     #[default]
     Nothing,
-    /// A bar that stays in its place, on a terminal.
     Bar,
-    /// A line now and then, in a log.
     Lines,
 }
 
 impl Show {
-    /// Decides from the flags, and from whether standard error is a terminal.
     pub fn choose(progress: bool, no_progress: bool, silent: bool, terminal: bool) -> Self {
         match (no_progress || silent, terminal, progress) {
             (true, _, _) => Show::Nothing,
@@ -62,7 +52,6 @@ impl Show {
     }
 }
 
-/// The limit of the rate has changed.
 fn rate_limit(bytes_per_s: Option<u64>) -> String {
     match bytes_per_s {
         Some(limit) => format!("the rate limit is {} from now on", bits(limit as f64)),
@@ -70,12 +59,10 @@ fn rate_limit(bytes_per_s: Option<u64>) -> String {
     }
 }
 
-/// The terminal or the log of a person.
 pub struct Screen {
     manner: Manner,
     started: Instant,
     bar: ProgressBar,
-    /// The form of a line for each entry.
     itemises: Option<(Format, Direction)>,
     state: Mutex<State>,
 }
@@ -83,11 +70,10 @@ pub struct Screen {
 #[derive(Default)]
 struct State {
     outlook: Outlook,
-    /// The first totals came.
     is_begun: bool,
     shape: Shape,
     last_line: Option<Duration>,
-    /// The copy broke off, and no progress came since.
+    /// True if the copy broke off, without progress since.
     is_lost: bool,
     failures: Failures,
     failed: bool,
@@ -95,31 +81,25 @@ struct State {
     live: Live,
 }
 
-/// What is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shape {
     #[default]
     Hidden,
-    /// A bar and words.
     Bar,
-    /// On a narrow terminal.
     Words,
 }
 
 impl Screen {
-    /// An empty screen.
     pub fn new(manner: Manner) -> Self {
         Self { manner, started: Instant::now(), bar: ProgressBar::hidden(), itemises: None, state: Mutex::default() }
     }
 
-    /// With what is known of the time before.
     #[must_use]
     pub fn with(self, foreknown: Foreknown) -> Self {
         let outlook = Outlook::default().with(foreknown);
         Self { state: Mutex::new(State { outlook, ..State::default() }), ..self }
     }
 
-    /// With a line for each entry that changes.
     #[must_use]
     pub fn itemising(self, format: Option<Format>, direction: Direction) -> Self {
         Self { itemises: format.map(|format| (format, direction)), ..self }
@@ -129,9 +109,8 @@ impl Screen {
         match event {
             Event::Progress(_) => self.manner.show != Show::Nothing || self.manner.live,
             Event::Path(_) => self.manner.live,
-            // What the target lacks is told whatever was asked for: the exit status does not say it.
+            // Told in any case: the exit status does not name what the target lacks.
             Event::Failed { .. } | Event::Skipped { .. } => true,
-            // Whoever named two sources may not know that they share names.
             Event::Warning { .. } | Event::Installing { .. } | Event::Chose { what: Subject::Sources, .. } => {
                 !self.manner.quiet
             }
@@ -148,7 +127,6 @@ impl Screen {
         }
     }
 
-    /// Shows one event that [`Screen::shows`].
     pub fn on_event(&self, event: &Event) {
         if !self.shows(event) {
             return;
@@ -213,27 +191,23 @@ impl Screen {
         }
     }
 
-    /// Whether more is said than the result.
     pub fn is_verbose(&self) -> bool {
         self.manner.verbose
     }
 
-    /// Whether the totals are shown as a table.
     pub fn has_table(&self) -> bool {
         self.manner.stats
     }
 
-    /// Shows the table where the names go.
     pub fn table(&self, text: &str) {
         self.say(text.to_owned());
     }
 
-    /// True if standard output belongs to the manifest.
     pub fn is_aside(&self) -> bool {
         self.manner.aside
     }
 
-    /// Removes the bar, and tells the failures that were counted. True if other lines came after a failure: then the failure is worth repeating.
+    /// Removes the bar, and tells counted failures. True if other lines followed a failure, so it is worth repeating.
     pub fn close(&self) -> bool {
         self.bar.finish_and_clear();
         let rest = self.state().failures.rest();
@@ -242,7 +216,6 @@ impl Screen {
         state.failed && state.lines_since_failure
     }
 
-    /// Running totals of files and bytes.
     pub fn progress(&self, progress: &Progress) {
         if self.manner.show == Show::Nothing {
             return;
@@ -269,7 +242,7 @@ impl Screen {
         }
     }
 
-    /// Draws the bar with as many of these fields as fit. A job that a shell has in the background draws none until it comes back.
+    /// Draws the fields that fit; nothing for a job in a shell's background.
     fn draw(&self, state: &mut State, fields: &[String]) {
         let stderr = std::io::stderr();
         let (has_bar, words) = fit(fields, terminal::columns(&stderr).unwrap_or(USUAL_COLUMNS));
@@ -285,7 +258,7 @@ impl Screen {
             Shape::Bar => self.bar.set_style(style()),
             Shape::Words => self.bar.set_style(words_alone()),
         }
-        // Words are drawn as soon as they are set: the style comes before them.
+        // Setting words draws them, so the style comes first.
         self.bar.set_message(words);
         if before == Shape::Hidden && shape != Shape::Hidden {
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S));
@@ -299,7 +272,7 @@ impl Screen {
         }
     }
 
-    /// The first loss is a line. The bar shows those that follow without any progress between them.
+    /// The first loss is a line; without progress, only the bar shows the next.
     fn retry(&self, why: &str, pause: Duration, gives_up_after: Option<Duration>) {
         let bound = gives_up_after.map_or_else(String::new, |left| format!("; gives up in {}", duration(left)));
         let line = format!("{}: tries again in {}{bound}", printable(why), duration(pause));
@@ -323,7 +296,6 @@ impl Screen {
         }
     }
 
-    /// A line on standard error, above the bar.
     pub fn below(&self, line: &str, failure: bool) {
         let mut state = self.state();
         state.failed |= failure;
@@ -333,12 +305,10 @@ impl Screen {
         });
     }
 
-    /// Writes a line on standard output, for `-v` and `-n`.
     fn say(&self, line: String) {
         let mut state = self.state();
         state.lines_since_failure |= state.failed;
         self.bar.suspend(|| {
-            // Only the manifest may go to standard output.
             if self.manner.aside {
                 let _ = std::io::stderr().write_all(line.as_bytes());
             } else {
@@ -367,7 +337,7 @@ impl Screen {
     }
 }
 
-/// What was not sent of a file that differed.
+/// Tells what of a differing file was not sent.
 fn stood_there(file_bytes: u64, matched_bytes: u64) -> String {
     match matched_bytes {
         0 => String::new(),
@@ -390,7 +360,7 @@ fn why_left_out(rule: LeftOut) -> &'static str {
     }
 }
 
-/// The whole line, or the parts of it that matter most while nothing can be done.
+/// Keeps the most important parts during a pause.
 fn retry_fields(line: &str, pause: Duration, gives_up_after: Option<Duration>) -> Vec<String> {
     let again = format!("tries again in {}", duration(pause));
     let end = gives_up_after.map(|left| format!("gives up in {}", duration(left)));
@@ -410,15 +380,13 @@ fn words_alone() -> ProgressStyle {
     ProgressStyle::with_template("{wide_msg}").expect("a template of ours")
 }
 
-/// In a log, progress is a line now and then.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// The width of the bar is far less.
+/// The steps are more than a bar has columns.
 const BAR_STEPS: u64 = 10_000;
 
 const REDRAWS_PER_S: u8 = 10;
 
-/// The width of a terminal that does not tell it.
 const USUAL_COLUMNS: usize = 80;
 
 #[cfg(test)]

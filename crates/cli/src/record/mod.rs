@@ -1,4 +1,4 @@
-//! `haul record`: a stream into a file, or into stripes on several disks. Tells whether the disks kept up.
+//! `haul record`: a stream into a file, or stripes on several disks, and whether they kept up.
 
 pub mod flags;
 
@@ -26,7 +26,6 @@ use crate::text::failure;
 use crate::text::figures::{bytes, counted, duration, rate};
 use crate::text::printable::printable;
 
-/// Records, and prints the result.
 pub fn run(typed: &Record) -> ExitCode {
     let speaker = match Speaker::start(say) {
         Ok(speaker) => speaker,
@@ -141,18 +140,14 @@ struct Line {
     blake3: Option<String>,
 }
 
-/// The user who watches the recording.
 struct Person {
     interrupted: Arc<AtomicBool>,
     lines: bool,
     speaker: Speaker<Said>,
 }
 
-/// Messages while a recording runs.
 enum Said {
-    /// A message for standard output.
     Line(String),
-    /// A message for standard error.
     Warning(String),
 }
 
@@ -166,13 +161,13 @@ impl Word for Said {
 fn say(said: Said) {
     match said {
         Said::Line(text) => output::say(text),
-        // A user who has closed the terminal wants no messages.
+        // A user who closed the terminal wants no messages.
         Said::Warning(text) => drop(std::io::stderr().write_all(text.as_bytes())),
     }
 }
 
 impl Person {
-    /// The stream never waits for the terminal: one that is paused for days loses lines.
+    /// The stream never waits for the terminal: a paused one loses lines.
     fn line(&self, text: String) {
         if self.lines {
             self.speaker.say_if_there_is_room(Said::Line(text));
@@ -190,7 +185,7 @@ impl Watcher for Person {
     }
 
     fn on_warning(&self, warning: &Error) {
-        // Also with `--json`: the object at the end would come too late for the user to act.
+        // Also with `--json`: at the end, the user could no longer act.
         self.speaker.say_if_there_is_room(Said::Warning(failure::warning(warning)));
     }
 
@@ -252,7 +247,6 @@ mod tests {
         let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
         let hears = Arc::clone(&heard);
         let speaker = Speaker::start(move |said| {
-            // Paused until the gate is dropped.
             let _ = opened.recv();
             let (Said::Line(text) | Said::Warning(text)) = said;
             hears.lock().unwrap().push(text);
@@ -260,7 +254,6 @@ mod tests {
         let person = Person { interrupted: Arc::default(), lines: true, speaker: speaker.unwrap() };
         person.on_listening("127.0.0.1:5000".parse().unwrap());
         let interval = Interval { start: Duration::ZERO, end: Duration::from_secs(1), bytes: 1 << 20 };
-        // More than a pipe holds.
         (0..10_000).for_each(|_| person.on_interval(&interval));
         person.on_warning(&Error::new(Fault::FileIo, "a disk is slow"));
         assert!(heard.lock().unwrap().is_empty());

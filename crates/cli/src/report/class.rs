@@ -5,20 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::figures::{bits, bytes};
 
-/// The class that the lanes of a path asked for, and the effect of its mark. Reports of earlier versions have none.
+/// A path's service class and its mark's effect. Reports of earlier versions lack it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClassLine {
     /// `background`, `normal` or `priority`: of most lanes, at the end.
     pub class: String,
     pub marked_bytes: u64,
-    /// The number of times that priority was asked for.
     pub class_raises: u32,
     /// `unknown`, `helps`, `none`, `dropped` or `policed`.
     pub mark_effect: String,
-    /// The rate of marked packets that the path lets through, if it drops more; else 0.
+    /// Marked packets that the path lets through, if it drops more; else 0.
     pub mark_policed_bytes_per_s: u64,
-    /// A mark that was sent, and how it arrived; null: nobody saw it.
+    /// A sent mark, and how it arrived; null: unseen.
     pub mark_sent: Option<u8>,
     pub mark_arrived: Option<u8>,
 }
@@ -52,7 +51,6 @@ pub fn of_service(service: &PathService) -> ClassLine {
     }
 }
 
-/// The class that this mark stands for.
 pub fn class_name(mark: u8) -> &'static str {
     match mark {
         46 => "priority",
@@ -61,7 +59,7 @@ pub fn class_name(mark: u8) -> &'static str {
     }
 }
 
-/// The name of a code point (RFC 4594, RFC 8622).
+/// A code point's name (RFC 4594, RFC 8622).
 pub fn mark_name(mark: u8) -> String {
     match mark {
         0 => "best effort".to_owned(),
@@ -92,7 +90,6 @@ pub fn arrival(arrival: Arrival) -> String {
     }
 }
 
-/// Lines for `haul why`: what was asked for, and what became of it.
 pub fn rows(line: &ClassLine) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if line.marked_bytes > 0 || line.class_raises > 0 {

@@ -1,11 +1,10 @@
-//! The two hosts of a copy or a probe, side by side.
+//! The two hosts of a copy or probe, side by side.
 
 use crate::report::json::HostLine;
 use crate::text::figures::bytes;
 use crate::text::printable::printable;
 use crate::text::rows;
 
-/// Writes both hosts side by side, with or without their limits.
 pub fn side_by_side(text: &mut String, label: &str, left: &HostLine, right: &HostLine, with_limits: bool) {
     let mut pair = |label: &str, of: &dyn Fn(&HostLine) -> String| {
         rows::pair(text, label, &[of(left), of(right)]);

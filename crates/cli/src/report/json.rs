@@ -1,6 +1,6 @@
-//! The report of a copy as JSON. `docs/use/json.md` is the promise; a test pins it.
+//! A copy's report as JSON, promised in `docs/use/json.md` and pinned by a test.
 //!
-//! The types are converted from the report by hand: a change inside the program must not change the output.
+//! Types are converted by hand: an internal change must not change the output.
 
 use haul_job::{Host, Report};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,6 @@ use crate::report::paths::{OnePathLine, PathLine, of_each_path, of_path};
 use crate::report::time::{TimeLine, of_shares};
 use crate::text::failure;
 
-/// The totals, and where the time went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct ReportLine {
@@ -45,7 +44,7 @@ pub struct ReportLine {
     pub bytes_reread: u64,
     #[serde(default)]
     pub proof: String,
-    /// The kinds of sums that every file has as its server gave them; empty: not all were compared.
+    /// The kinds of server's sums that every file has; empty: not all were compared.
     #[serde(default)]
     pub server_sums: Vec<String>,
     #[serde(default)]
@@ -86,7 +85,6 @@ pub struct ReportLine {
     pub paths: Vec<OnePathLine>,
     #[serde(flatten)]
     pub outages: OutageLines,
-    /// Each change of the service class, in order.
     #[serde(default)]
     pub class_changes: Vec<ClassChangeLine>,
     pub source: HostLine,
@@ -95,7 +93,7 @@ pub struct ReportLine {
     pub failures: Vec<Failure>,
 }
 
-/// One end, and the limits of its connections; 0 and empty mean unknown.
+/// One end, and its connections' limits; 0 and empty: unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct HostLine {
@@ -109,12 +107,9 @@ pub struct HostLine {
     pub allowed_congestion_controls: Vec<String>,
 }
 
-/// A remedy: a setting or a flag that would help.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemedyLine {
-    /// The remedy in words.
     pub text: String,
-    /// A command for the host that the text names.
     pub command: Option<String>,
 }
 
@@ -126,7 +121,6 @@ pub struct Failure {
     pub why: String,
 }
 
-/// The report as programs read it.
 pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
     ReportLine {
         exit_code,

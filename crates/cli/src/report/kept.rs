@@ -1,8 +1,8 @@
-//! The last reports of this user, one file each, for `haul why`: `$XDG_STATE_HOME/haul/report-<time>-<process>.json`.
+//! The user's last reports for `haul why`: `$XDG_STATE_HOME/haul/report-<time>-<process>.json`.
 //!
-//! A report is written under a temporary name and then renamed. Reports beyond the newest [`KEPT_AT_MOST`] are removed.
-//! A report that cannot be written is lost, and the copy goes on. Reports hold names of files, hosts and users, so only
-//! their owner can read them. They never hold keys or passwords.
+//! A report is written under a temporary name, then renamed; those beyond the newest [`KEPT_AT_MOST`] are removed. A failure
+//! loses it, and the copy goes on. Reports hold names of files, hosts and users, so only their owner can read them. They
+//! never hold keys or passwords.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,11 +17,9 @@ use crate::json::values::{Named, SCHEMA};
 use crate::report::json::ReportLine;
 use crate::report::outages::OutageLines;
 
-/// The record of one copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Kept {
-    /// The schema of the JSON lines, which is also that of this report.
     pub schema: u32,
     pub version: String,
     /// Seconds since 1970.
@@ -31,13 +29,11 @@ pub struct Kept {
     /// The closing line, without the mention of `haul why`.
     pub summary: Option<String>,
     pub report: Option<ReportLine>,
-    /// The error, if the copy broke off without a report.
+    /// Why the copy broke off without a report.
     pub error: Option<ErrorLine>,
-    /// The last state of a copy that has no report.
     pub so_far: SoFar,
 }
 
-/// The last totals of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct SoFar {
@@ -48,29 +44,27 @@ pub struct SoFar {
     pub bytes_kept: u64,
     pub bytes_found: u64,
     pub lanes: u16,
-    /// The last known limit of the lanes.
     pub held_by: Option<String>,
     #[serde(flatten)]
     pub outages: OutageLines,
 }
 
-/// The directory of the reports; `None` for a user without a home directory.
+/// The reports' directory; `None` for a user without a home.
 pub fn directory() -> Option<PathBuf> {
     haul_transfer::Surroundings::of_process().state
 }
 
-/// Writes the report. Its name has the time `now` since 1970 and the process `id`.
+/// Writes the report, named by `now` since 1970 and process `id`.
 pub fn keep(directory: &Path, now: Duration, id: u32, kept: &Kept) -> io::Result<()> {
     let directory = OwnDirectory::make(directory)?;
     let written = write(&directory, &format!("{PREFIX}{:015}-{id}{SUFFIX}", now.as_millis()), kept);
-    // The rest of a killed copy has a name of ours, too, and is removed when it is old.
+    // A killed copy's rest has our name and goes when old.
     for old in ours(&directory, "")?.into_iter().skip(KEPT_AT_MOST) {
         let _ = directory.remove(old);
     }
     written
 }
 
-/// The files, newest first.
 pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = match OwnDirectory::open(directory) {
         Ok(directory) => directory,
@@ -80,7 +74,7 @@ pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(ours(&directory, SUFFIX)?.into_iter().map(|name| directory.path().join(name)).collect())
 }
 
-/// Reads a report. A report of another version, or a file of another kind, is an error.
+/// Fails for other versions and other files.
 pub fn read(file: &Path) -> io::Result<Kept> {
     let mut text = String::new();
     own::open(file, Weight::Obeyed)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
@@ -92,7 +86,7 @@ pub fn read(file: &Path) -> io::Result<Kept> {
 }
 
 fn write(directory: &OwnDirectory, name: &str, kept: &Kept) -> io::Result<()> {
-    // Not flushed: a power cut may take the report, which only describes a copy.
+    // Not flushed: a power cut may take a report.
     let mut file = directory.begin(name, 0o600)?.without_flush();
     file.write_all(to_line(kept).as_bytes())?;
     file.publish()
@@ -101,19 +95,18 @@ fn write(directory: &OwnDirectory, name: &str, kept: &Kept) -> io::Result<()> {
 fn ours(directory: &OwnDirectory, suffix: &str) -> io::Result<Vec<String>> {
     let names = directory.names(NAMES_MAX)?.into_iter().filter_map(|name| name.into_string().ok());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(PREFIX) && name.ends_with(suffix)).collect();
-    // The name begins with the time, always with the same number of digits, so that names sort by time.
+    // The time has a fixed number of digits, so names sort by it.
     names.sort_unstable_by(|a, b| b.cmp(a));
     Ok(names)
 }
 
-/// The most names that are read in the state directory. It has a file for each report, and a few files of other
-/// commands.
+/// The state directory also has other commands' files.
 const NAMES_MAX: usize = 100_000;
 
 const PREFIX: &str = "report-";
 const SUFFIX: &str = ".json";
 
-/// Enough for the copies of a day; 20 x 4 KB.
+/// A day's copies; 20 x 4 KB.
 pub const KEPT_AT_MOST: usize = 20;
 
 /// A report has some 4 KB; 20 failures with the longest names add 20 x 3 x 64 KiB = 3.75 MiB.
@@ -129,7 +122,6 @@ pub mod tests {
     use crate::json::values;
     use crate::report::json;
 
-    /// The line of a full success.
     pub fn kept() -> Kept {
         Kept {
             schema: SCHEMA,
@@ -159,7 +151,6 @@ pub mod tests {
     #[test]
     fn the_newest_come_first_and_only_so_many_stay() {
         let dir = tempfile::tempdir().unwrap();
-        // The rest of a killed copy, and a file of another program.
         fs::write(dir.path().join("report-000000000000001-1.part"), "{").unwrap();
         fs::write(dir.path().join("else"), "").unwrap();
         for second in 1..=25 {

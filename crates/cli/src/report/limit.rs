@@ -1,4 +1,4 @@
-//! Words for the limit of a copy, and for its remedies: the table from causes and remedies to text.
+//! Words for a copy's limit and remedies, from one table.
 
 use std::time::Duration;
 
@@ -10,13 +10,11 @@ use crate::text::printable::printable;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemedyText {
-    /// The remedy in one or two sentences.
     pub words: String,
-    /// A command to be typed as it is, on the host that the words name.
+    /// For the host that the words name, typed as it is.
     pub command: Option<String>,
 }
 
-/// The subject of the words: a copy, or one direction of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
     limit: Option<Limit>,
@@ -26,7 +24,6 @@ pub struct Case<'a> {
     time: &'a Shares,
     connected: Duration,
     elapsed: Duration,
-    /// The end that is a server and no haul.
     server: Option<End>,
 }
 
@@ -40,12 +37,10 @@ impl<'a> From<&'a Report> for Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// From here to the far host.
     pub fn there(found: &'a Found) -> Self {
         Self::way(&found.there, &found.here, &found.far, found.time)
     }
 
-    /// From the far host to here.
     pub fn back(found: &'a Found) -> Self {
         Self::way(&found.back, &found.far, &found.here, found.time)
     }
@@ -56,7 +51,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The words after "limited by"; `None` when no data moved.
+/// The words after "limited by"; `None` if no data moved.
 pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
     let case = case.into();
     let cause = case.limit?.cause;
@@ -86,11 +81,10 @@ pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// Words for the limit of a copy to or from a server, which is seen from this side alone.
+/// A copy with a server is seen from this side alone.
 fn by_server(cause: Cause, server: &End) -> Option<&'static str> {
     match (cause, server) {
         (Cause::SourceStorage, End::Source) | (Cause::TargetStorage | Cause::Flush, End::Target) => Some("the server"),
-        // Both roles run here.
         (Cause::SourceCpu | Cause::TargetCpu, _) => Some("the processors of this machine"),
         (Cause::Capacity, _) => Some("the path or the server: more connections gained nothing"),
         (Cause::Latency, _) => Some("what each connection brings, by its window or by the server"),
@@ -99,11 +93,10 @@ fn by_server(cause: Cause, server: &End) -> Option<&'static str> {
     }
 }
 
-/// The remedies, the best first.
 pub fn remedies<'a>(case: impl Into<Case<'a>>) -> Vec<RemedyText> {
     let case = case.into();
     let mut texts = Vec::new();
-    // What helps each end may be said in the same words: more lanes, for the processors of both.
+    // Both ends may need the same words.
     for text in case.remedies.iter().map(|remedy| text(remedy, &case)) {
         if !texts.contains(&text) {
             texts.push(text);
@@ -222,7 +215,7 @@ fn raise(buffer: &Buffer, place: &str) -> RemedyText {
         End::Source => "net.ipv4.tcp_wmem",
         End::Target => "net.ipv4.tcp_rmem",
     };
-    // The first two values (minimum and default) keep the values of that host.
+    // The host keeps its first two values (minimum and default).
     let values = format!("$(sysctl -n {setting} | awk '{{print $1, $2, {}}}')", buffer.setting_bytes);
     RemedyText {
         words: format!(

@@ -1,4 +1,4 @@
-//! The report of a copy: as JSON, its words for limits and classes, and the files that keep it.
+//! A copy's report: JSON, words for limits and classes, kept files.
 
 pub mod class;
 pub mod hosts;

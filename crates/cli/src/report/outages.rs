@@ -1,4 +1,4 @@
-//! The times in which nothing came from the other end: when each began, and how long it took.
+//! Times in which nothing came from the other end.
 
 use std::time::Duration;
 
@@ -12,14 +12,12 @@ use crate::text::figures::{counted, duration};
 use crate::text::printable::printable;
 use crate::text::rows::row;
 
-/// The outages of a copy, for programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct OutageLines {
-    /// The first of them, in order.
     #[serde(default)]
     pub outage_times: Vec<OutageLine>,
-    /// The number of those that came later.
+    /// The number of later ones.
     #[serde(default)]
     pub outage_times_more: u32,
 }
@@ -27,12 +25,10 @@ pub struct OutageLines {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct OutageLine {
-    /// RFC 3339, in UTC.
     pub began: String,
     pub length_s: f64,
 }
 
-/// The outages as programs read them.
 pub fn of_outages(outages: &Outages) -> OutageLines {
     let of = |outage: &Outage| OutageLine {
         began: began(outage).map_or_else(String::new, |at| at.to_string()),
@@ -41,12 +37,10 @@ pub fn of_outages(outages: &Outages) -> OutageLines {
     OutageLines { outage_times: outages.first.iter().map(of).collect(), outage_times_more: outages.more }
 }
 
-/// To the millisecond.
 fn began(outage: &Outage) -> Option<Timestamp> {
     Timestamp::from_millisecond(i64::try_from(outage.began_us / 1_000).ok()?).ok()
 }
 
-/// Writes a row for each outage, with its time in this zone.
 pub fn rows(text: &mut String, outages: &OutageLines, zone: &TimeZone) {
     let mut labels = std::iter::once("nothing came").chain(std::iter::repeat(""));
     let mut add = |words: &str| row(text, labels.next().unwrap_or_default(), words);

@@ -1,4 +1,4 @@
-//! The paths of a copy or a probe, for programs: all together, and each.
+//! The paths of a copy or probe, for programs.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::json::values::{seconds, share};
 use crate::report::class::{ClassLine, of_service};
 
-/// The path as its sender saw it; 0 means unknown.
+/// All paths as the sender saw them; 0: unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PathLine {
@@ -21,7 +21,7 @@ pub struct PathLine {
     pub lanes: u16,
     pub congestion_control: String,
     pub rate_variation_permille: u32,
-    /// Times in which nothing came through, and how long they took together.
+    /// Times in which nothing came through, and their length together.
     #[serde(default)]
     pub outages: u32,
     #[serde(default)]
@@ -46,17 +46,17 @@ pub fn of_path(path: &PathSummary) -> PathLine {
     }
 }
 
-/// One of the paths of a copy, as its sender saw it.
+/// One path, as its sender saw it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct OnePathLine {
     pub number: u16,
-    /// The host at the far end, where several hosts are that end.
+    /// The far end's host, if several are that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The interface of this machine; of a copy between two others, that of the source.
+    /// The interface of this machine; between two others, the source's.
     pub device: String,
-    /// The address there, and the one at the other end; empty: unknown.
+    /// Both addresses; empty: unknown.
     pub local: String,
     pub remote: String,
     /// `carries`, `rests` or `lost`.
@@ -64,19 +64,18 @@ pub struct OnePathLine {
     pub bytes: u64,
     pub share: f64,
     pub rate_bytes_per_s: u64,
-    /// The largest cause for which the lanes waited for the network; empty: unknown.
+    /// The largest cause of waiting for the network; empty: unknown.
     #[serde(default)]
     pub limit: String,
     #[serde(default)]
     pub limit_share: f64,
-    /// The parts of its lanes, over MPTCP.
+    /// Parts of its lanes, over MPTCP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subflows: Vec<SubflowLine>,
     #[serde(flatten)]
     pub path: PathLine,
 }
 
-/// The data that the lanes of a path carried between two addresses, over MPTCP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct SubflowLine {
@@ -110,7 +109,7 @@ pub fn of_each_path(report: &Report) -> Vec<OnePathLine> {
     paths
 }
 
-/// All paths, in the order of their numbers. `rate` is that of one of them.
+/// All paths by number; `rate` is one path's.
 pub fn of_paths<'a>(
     paths: impl Iterator<Item = &'a OnePath> + Clone,
     rate: impl Fn(&OnePath) -> u64,

@@ -1,11 +1,10 @@
-//! Where the lanes' time went, as programs read it.
+//! Where the lanes' time went, for programs.
 
 use haul_job::{Cause, Shares};
 use serde::{Deserialize, Serialize};
 
 use crate::json::values::share;
 
-/// Shares of the lanes' time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct TimeLine {
@@ -18,7 +17,7 @@ pub struct TimeLine {
     pub send_buffer: f64,
     pub loss: f64,
     pub jitter: f64,
-    /// Reports of before do not have it.
+    /// Earlier reports lack it.
     #[serde(default)]
     pub outage: f64,
     pub latency: f64,
@@ -29,7 +28,6 @@ pub struct TimeLine {
     pub work: f64,
 }
 
-/// The shares as programs read them.
 pub fn of_shares(shares: &Shares) -> TimeLine {
     let of = |cause| share(shares.of(cause));
     TimeLine {

@@ -16,10 +16,9 @@ use crate::process::speaker::{Speaker, Word};
 use crate::serve::flags::Serve;
 use crate::text::failure;
 
-/// Serves until a signal comes, which is a success.
+/// Serves until a signal, which is a success.
 pub fn run(typed: &Serve) -> ExitCode {
     let (stop, look) = signals::watch_daemon();
-    // A daemon without its log continues to serve.
     let log = Log::start(form(typed), |Line(line)| drop(io::stderr().lock().write_all(line.as_bytes())));
     let result = log.and_then(|log| {
         let log = Arc::new(log);
@@ -27,7 +26,7 @@ pub fn run(typed: &Serve) -> ExitCode {
         let write = Box::new(move |line| writes.write(line));
         let (stop, look) = (|| stop.load(Ordering::Relaxed), || look.swap(false, Ordering::Relaxed));
         let result = haul_daemon::serve(&meant(typed), write, &Signals { stop: &stop, look: &look });
-        // A reader gets all lines. A log without a reader delays nothing.
+        // A reader gets all lines; an absent one delays nothing.
         log.speaker.finish(|| true);
         result
     });
@@ -37,11 +36,10 @@ pub fn run(typed: &Serve) -> ExitCode {
     }
 }
 
-/// The log of the daemon on its way to its reader. The reader may stop reading (a paused terminal, a hung log service),
-/// and the daemon never waits.
+/// The daemon's log. Its reader may stop (a paused terminal, a hung log service); the daemon never waits.
 struct Log {
     speaker: Speaker<Line>,
-    /// The number of lines dropped since the last line that found room.
+    /// Lines dropped since the last that found room.
     lost: AtomicU64,
     form: Form,
 }
@@ -124,12 +122,10 @@ mod tests {
         let (opens, opened) = channel::<()>();
         let (heard, hears) = channel();
         let log = Log::start(Form::Text, move |Line(line)| {
-            // Paused until the gate is dropped.
             let _ = opened.recv();
             heard.send(line).unwrap();
         });
         let log = log.unwrap();
-        // Three times as many as the queue holds.
         let long = "x".repeat(1 << 20);
         (0..200).for_each(|_| log.write(long.clone()));
         assert!(hears.try_recv().is_err(), "nobody reads");

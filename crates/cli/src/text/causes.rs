@@ -1,19 +1,17 @@
-//! What fails for one cause is a few lines and a count, and not a line for each of ten thousand entries.
+//! Failures of one cause are a few lines and a count.
 
 use std::collections::BTreeMap;
 
 use crate::text::figures::counted;
 use crate::text::printable::printable;
 
-/// Counts failures by their causes.
 #[derive(Debug, Default)]
 pub struct Causes(BTreeMap<String, u64>);
 
 impl Causes {
-    /// So many entries of one cause are named, as many as the closing lines of a copy repeat.
+    /// Entries named for one cause, as many as a copy's closing lines repeat.
     pub const NAMED: u64 = 20;
 
-    /// Counts a failure, and says whether it has a line of its own.
     pub fn has_line(&mut self, cause: &str) -> bool {
         if self.0.len() >= REMEMBERED && !self.0.contains_key(cause) {
             return true;
@@ -23,14 +21,13 @@ impl Causes {
         *count <= Self::NAMED
     }
 
-    /// The causes of failures without a line, with their numbers.
     pub fn rest(&mut self) -> impl Iterator<Item = (String, u64)> + use<> {
         let counts = std::mem::take(&mut self.0).into_iter();
         counts.filter(|(_, count)| *count > Self::NAMED).map(|(cause, count)| (cause, count - Self::NAMED))
     }
 }
 
-/// What a message says behind the path: the error of the kernel.
+/// The kernel's error behind a message's path.
 pub fn of_message(message: &str) -> &str {
     message.rsplit(": ").next().unwrap_or(message)
 }
@@ -40,7 +37,7 @@ pub fn more_of(cause: &str, count: u64) -> String {
     format!("{} more: {}", counted(count, "entry", "entries"), printable(cause))
 }
 
-/// Causes that are remembered. Beyond them each failure is a line.
+/// Causes remembered; of further ones, each failure is a line.
 pub const REMEMBERED: usize = 1024;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The one table from errors to words and exit codes.
 //!
-//! Codes follow rsync where the meaning is the same (1, 5, 10, 11, 12, 20, 23, 24, 30). Zero means: everything selected
-//! is at the target, and verified.
+//! Codes follow rsync where the meaning is the same (1, 5, 10, 11, 12, 20, 23, 24, 30). Zero: all selected is at the
+//! target, verified.
 
 use std::fmt::Write as _;
 
@@ -10,17 +10,14 @@ use haul_job::{Error, Fault, Report};
 use crate::text::printable::printable_lines;
 
 pub struct Exit {
-    /// The exit code for a shell.
     pub code: u8,
-    /// The name in JSON.
     pub name: &'static str,
-    /// The meaning in the help.
     pub meaning: &'static str,
-    /// A hint for errors that have none of their own.
+    /// For errors without a hint.
     pub hint: Option<&'static str>,
 }
 
-/// Every exit code there is. The order is that of the help.
+/// Every exit code, in the help's order.
 pub const EXITS: [Exit; 15] = [
     row(0, "ok", "all that was selected is there and verified", None),
     row(1, "usage", "the request makes no sense", None),
@@ -50,7 +47,6 @@ const fn row(code: u8, name: &'static str, meaning: &'static str, hint: Option<&
     Exit { code, name, meaning, hint }
 }
 
-/// The row of an error that ended the job.
 pub fn of_fault(fault: Fault) -> &'static Exit {
     named(match fault {
         Fault::Usage => "usage",
@@ -69,7 +65,6 @@ pub fn of_fault(fault: Fault) -> &'static Exit {
     })
 }
 
-/// The row of a job that went to its end.
 pub fn of_report(report: &Report) -> &'static Exit {
     named(match report {
         r if r.unverified > 0 => "verification",
@@ -79,12 +74,10 @@ pub fn of_report(report: &Report) -> &'static Exit {
     })
 }
 
-/// The row of a recording that went to its end.
 pub fn of_recording(overruns: u64) -> &'static Exit {
     named(if overruns > 0 { "partial" } else { "ok" })
 }
 
-/// The name that JSON gives an exit code.
 pub fn name_of_code(code: u8) -> &'static str {
     EXITS.iter().find(|exit| exit.code == code).map_or("unknown", |exit| exit.name)
 }
@@ -110,7 +103,7 @@ pub fn in_a_line(error: &Error) -> String {
     }
 }
 
-/// The same as [`text`], for an error that did not end the job.
+/// [`text`] for an error that did not end the job.
 pub fn warning(error: &Error) -> String {
     labelled("warning: ", error, error.hint.as_deref())
 }
@@ -127,12 +120,10 @@ fn labelled(label: &str, error: &Error, hint: Option<&str>) -> String {
     text
 }
 
-/// The error's own hint, or the hint of its kind.
 pub fn hint(error: &Error) -> Option<&str> {
     error.hint.as_deref().or(of_fault(error.fault).hint)
 }
 
-/// Adds words behind a label. Further lines are indented like the first.
 fn add(text: &mut String, label: &str, words: &str) {
     let mut lead = label.to_owned();
     for line in printable_lines(words) {
@@ -141,7 +132,6 @@ fn add(text: &mut String, label: &str, words: &str) {
     }
 }
 
-/// The table as the help shows it.
 pub fn exit_table() -> String {
     EXITS.iter().fold(String::new(), |mut text, exit| {
         let _ = writeln!(text, "  {:>2}  {}", exit.code, exit.meaning);

@@ -1,4 +1,4 @@
-//! How numbers are written for people.
+//! Numbers as written for people.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub fn bytes(n: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// `466 MiB/s (3.91 Gbit/s)`: bytes in powers of 1024 as disks count, bits in powers of 1000 as networks count.
+/// `466 MiB/s (3.91 Gbit/s)`: bytes by 1024, bits by 1000, as disks and networks count.
 pub fn rate(bytes_per_s: f64) -> String {
     format!("{}/s ({})", bytes(bytes_per_s as u64), bits(bytes_per_s))
 }
 
-/// `3.91 Gbit/s`: a rate as networks count, in powers of 1000.
+/// `3.91 Gbit/s`: powers of 1000, as networks.
 pub fn bits(bytes_per_s: f64) -> String {
     let bits = bytes_per_s * 8.0;
     let (value, unit) = match bits {
@@ -47,7 +47,7 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
-/// `0.012 %`: a small share, given in parts per million.
+/// `0.012 %`, from parts per million.
 pub fn parts(ppm: u32) -> String {
     match f64::from(ppm) / 1e4 {
         p if p >= 1.0 || ppm == 0 => format!("{} %", three_digits(p)),
@@ -75,7 +75,7 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// `just now`, `5 s ago`, `3 min 05 s ago`: of clocks that count whole seconds.
+/// `just now`, `5 s ago`, `3 min 05 s ago`: by clocks of whole seconds.
 pub fn ago(seconds: u64) -> String {
     match seconds {
         0 => "just now".to_owned(),
@@ -83,7 +83,7 @@ pub fn ago(seconds: u64) -> String {
     }
 }
 
-/// `7 s`, `3 min 05 s`: a time that is counted in whole seconds.
+/// `7 s`, `3 min 05 s`
 pub fn whole_seconds(seconds: u64) -> String {
     match seconds {
         s @ 0..60 => format!("{s} s"),

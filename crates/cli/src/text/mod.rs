@@ -1,4 +1,4 @@
-//! Words for a person: text that cannot drive a terminal, numbers, errors.
+//! Words for a person: safe text, numbers, errors.
 
 pub mod causes;
 pub mod failure;

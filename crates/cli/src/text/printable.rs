@@ -1,11 +1,11 @@
-//! The one way for text of a peer or a file to reach the terminal.
+//! The one way of a peer's or file's text to the terminal.
 
 use std::fmt::Write as _;
 
 use haul_transfer::drives_terminal;
 
-/// The bytes as text that cannot drive a terminal. Control characters, characters that turn the direction of writing,
-/// and bytes that are not UTF-8 become `\xHH` or `\u{HHHH}`.
+/// Text that cannot drive a terminal: control characters, those that turn the direction of writing, and bytes that are
+/// not UTF-8 become `\xHH` or `\u{HHHH}`.
 pub fn printable(bytes: impl AsRef<[u8]>) -> String {
     let bytes = bytes.as_ref();
     let mut text = String::with_capacity(bytes.len());
@@ -26,12 +26,11 @@ pub fn printable(bytes: impl AsRef<[u8]>) -> String {
     text
 }
 
-/// A path beneath the source or the target. The empty path is shown as `.`, as in rsync.
+/// A path below source or target; an empty one is `.`, as in rsync.
 pub fn printable_path(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { printable(path) }
 }
 
-/// Like [`printable`], line by line.
 pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| printable(line.trim_end_matches('\r')))
 }

@@ -2,7 +2,7 @@
 
 use haul_job::Proof;
 
-/// How data was read that no haul at its end has hashed. `None`: a haul has, or nobody has read it.
+/// How data that no haul at its end hashed was read. `None`: a haul hashed it, or nobody read it.
 pub fn as_read(proof: Proof) -> Option<&'static str> {
     match proof {
         Proof::BothEnds | Proof::InOneBuffer | Proof::Confirmed | Proof::ByStore | Proof::BySize => None,

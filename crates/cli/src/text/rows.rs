@@ -1,11 +1,10 @@
-//! Rows of labels and values, columns, paragraphs and commands: what `haul why`, `haul probe` and `haul tune` print.
+//! Rows, columns, paragraphs and commands of `haul why`, `haul probe` and `haul tune`.
 //!
-//! No line is longer than [`WIDTH`], on every terminal and in a file, so that lines can be compared and mailed. Only a word that is longer
-//! itself, such as a path, goes beyond.
+//! Only a longer word, such as a path, exceeds [`WIDTH`], on terminals and in files: lines can be compared and mailed.
 
 use std::fmt::Write as _;
 
-/// Adds a row: a label, then a value, which goes on below itself.
+/// A label, then a value, which goes on below itself.
 pub fn row(text: &mut String, label: &str, value: &str) {
     let mut label = label;
     for line in lines(value, WIDTH - VALUE_COLUMN) {
@@ -14,13 +13,12 @@ pub fn row(text: &mut String, label: &str, value: &str) {
     }
 }
 
-/// Adds a row with two values side by side.
 pub fn pair(text: &mut String, label: &str, values: &[String; 2]) {
     let label = format!("  {label:<LABEL_WIDTH$}");
     cells(text, &[&label, &values[0], &values[1]], &[VALUE_COLUMN - GAP.len(), LEFT_WIDTH, RIGHT_WIDTH]);
 }
 
-/// Adds rows of cells, in columns that are as wide as they need to be and fit together, `lead` before each row.
+/// Rows of cells in columns as wide as needed that fit together, `lead` before each.
 pub fn table<const N: usize>(text: &mut String, lead: &str, rows: &[[String; N]], after: impl Fn(&mut String, usize)) {
     let widest = |of: &dyn Fn(&str) -> usize| -> [usize; N] {
         std::array::from_fn(|at| rows.iter().map(|row| of(&row[at])).max().unwrap_or(0))
@@ -29,7 +27,6 @@ pub fn table<const N: usize>(text: &mut String, lead: &str, rows: &[[String; N]]
     let (mut widths, least) = (widest(&columns), widest(&words));
     let room = WIDTH.saturating_sub(columns(lead) + GAP.len() * (N - 1));
     while widths.iter().sum::<usize>() > room {
-        // The widest column that can still be narrower.
         let widest = (0..N).filter(|at| widths[*at] > least[*at]).max_by_key(|at| widths[*at]);
         let Some(at) = widest else { break };
         widths[at] -= 1;
@@ -42,7 +39,6 @@ pub fn table<const N: usize>(text: &mut String, lead: &str, rows: &[[String; N]]
     }
 }
 
-/// Words in lines, all below the first.
 pub fn paragraph(text: &mut String, lead: &str, words: &str) {
     let indent = " ".repeat(columns(lead));
     let mut lead = lead;
@@ -52,20 +48,19 @@ pub fn paragraph(text: &mut String, lead: &str, words: &str) {
     }
 }
 
-/// Words in lines, `lead` before each.
 pub fn led(text: &mut String, lead: &str, words: &str) {
     for line in lines(words, WIDTH.saturating_sub(columns(lead))) {
         let _ = writeln!(text, "{lead}{line}");
     }
 }
 
-/// A command for a shell. A long one goes on in the next line, as the shell reads it.
+/// A long command goes on in the next line, as the shell reads it.
 pub fn command(text: &mut String, lead: &str, command: &str) {
     let mut pieces: Vec<String> = Vec::new();
     let mut inside = Vec::new();
     for word in command.split(' ') {
         match (pieces.last_mut(), inside.last()) {
-            // Between quotes a line break would be a part of the word.
+            // Between quotes a line break belongs to the word.
             (Some(piece), Some(Inside::Single | Inside::Double)) => piece.extend([" ", word]),
             _ => pieces.push(word.to_owned()),
         }
@@ -85,7 +80,6 @@ pub fn command(text: &mut String, lead: &str, command: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-/// What a word of a command stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Single,
@@ -94,7 +88,6 @@ enum Inside {
     Substitution,
 }
 
-/// Follows quotes and substitutions through a word, as a shell does.
 fn follow(word: &str, inside: &mut Vec<Inside>) {
     let mut letters = word.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -116,7 +109,7 @@ fn follow(word: &str, inside: &mut Vec<Inside>) {
     }
 }
 
-/// Cells side by side. A word that is wider than its column begins further left, in a line for itself if need be.
+/// Cells side by side. A word wider than its column begins further left, or in its own line.
 fn cells(text: &mut String, cells: &[&str], widths: &[usize]) {
     let mut cells: Vec<_> = cells.iter().zip(widths).map(|(cell, width)| lines(cell, *width).into_iter()).collect();
     loop {
@@ -141,7 +134,7 @@ fn cells(text: &mut String, cells: &[&str], widths: &[usize]) {
     }
 }
 
-/// Words in lines of at most `width`: at least one line. A number stays with its unit.
+/// At least one line, each at most `width` wide; numbers stay with units.
 fn lines(words: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (nth, word) in with_units(words).into_iter().enumerate() {
@@ -156,7 +149,6 @@ fn lines(words: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Words of a text. `28.5 MB` is one word.
 fn with_units(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -178,15 +170,13 @@ const UNITS: [&str; 22] = [
     "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bytes",
 ];
 
-/// The usual terminal, half of a wide screen, a letter on paper, a mail.
+/// A usual terminal, half a wide screen, a letter, a mail.
 pub const WIDTH: usize = 80;
 
 pub const LABEL_WIDTH: usize = 20;
 
 const GAP: &str = "  ";
-/// Where values begin.
 const VALUE_COLUMN: usize = GAP.len() + LABEL_WIDTH + GAP.len();
-/// The value on the left of a pair, and the one on the right.
 const LEFT_WIDTH: usize = 24;
 const RIGHT_WIDTH: usize = WIDTH - VALUE_COLUMN - LEFT_WIDTH - GAP.len();
 
@@ -196,7 +186,6 @@ const CONTINUES: &str = " \\";
 pub mod tests {
     use super::*;
 
-    /// All lines fit.
     #[track_caller]
     pub fn fits(text: &str) {
         for line in text.lines() {
@@ -275,7 +264,6 @@ pub mod tests {
             let mut text = String::new();
             command(&mut text, "      ", whole);
             fits(&text);
-            // What the shell makes of it.
             let words = |command: &str| {
                 let script = format!("sysctl() {{ printf '<%s>\\n' \"$@\"; }}\n{command}");
                 let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();

@@ -1,4 +1,4 @@
-//! `haul token`: makes tokens for readers of the web, narrows, shows and revokes them.
+//! `haul token`: makes, narrows, shows and revokes tokens for readers of the web.
 
 pub mod flags;
 
@@ -64,7 +64,7 @@ fn token(typed: &TokenArgs) -> Result<String, Error> {
     }
 }
 
-/// A token, a number, or the content of a file.
+/// A token, a number, or a file's content.
 fn text_of(word: &OsStr) -> Result<String, Error> {
     match word.to_str().filter(|word| word.starts_with("haul1.") || is_number(word)) {
         Some(text) => Ok(text.to_owned()),
@@ -109,7 +109,6 @@ fn table(shown: &Shown, now: Timestamp) -> String {
 
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
-/// No token is longer.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 fn read(file: &Path) -> Result<String, Error> {

@@ -1,4 +1,4 @@
-//! The advice for a program: one object. `docs/use/json.md` is the promise; a test pins it.
+//! The advice for a program: one object, promised in `docs/use/json.md` and pinned by a test.
 
 use haul_workbench::tune::{Finding, LANES, Matters, Reach, Remedy, Step};
 use serde::Serialize;
@@ -7,7 +7,6 @@ use crate::json::line::to_line;
 use crate::json::values::SCHEMA;
 use crate::tune::seen::{RateFrom, Seen};
 
-/// Writes the advice as a line.
 pub fn object(seen: Option<&Seen>, steps: &[Step]) -> String {
     let object = Tune {
         event: "tune",
@@ -43,7 +42,7 @@ struct AdviceObject<'a> {
     findings: Vec<FindingObject<'a>>,
 }
 
-/// In bytes per second; null if the host does not tell.
+/// Bytes per second; null if the host does not tell.
 #[derive(Serialize)]
 struct ReachObject {
     sending_one: Option<u64>,

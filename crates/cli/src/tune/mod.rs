@@ -1,4 +1,4 @@
-//! `haul tune`: advice on the settings of this host for a path, in four formats; and applying the advice.
+//! `haul tune`: advice on this host's settings for a path, in four formats, and applying it.
 
 pub mod flags;
 mod json;
@@ -14,7 +14,6 @@ use crate::process::{ending, output};
 use crate::tune::flags::{Tune, TuneFormat};
 use crate::tune::seen::Seen;
 
-/// Looks, prints the advice, and on request applies or reverts it.
 pub fn run(typed: &Tune) -> ExitCode {
     match carried_out(typed, &Roots::default()) {
         Ok(said) => {

@@ -1,11 +1,10 @@
-//! What is known before the advice is printed: the request, the facts of the host, and the advice.
+//! The request, the host's facts, and the advice, before printing.
 
 use haul_job::Error;
 use haul_workbench::tune::{self, Advice, Host, Roots, Wanted};
 
 use crate::tune::flags::Tune;
 
-/// The request, the facts of the host, and the advice.
 pub struct Seen {
     pub wanted: Wanted,
     pub rate_from: RateFrom,
@@ -38,8 +37,8 @@ impl Seen {
     }
 }
 
-/// 10 Gbit/s, the usual link of a data mover.
+/// 10 Gbit/s, a data mover's usual link.
 const DEFAULT_RATE_BYTES_PER_S: u64 = 1_250_000_000;
 
-/// The round trip across an ocean: settings for it are enough for shorter paths.
+/// Across an ocean; shorter paths need less.
 const DEFAULT_RTT_US: u64 = 100_000;

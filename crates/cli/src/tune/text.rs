@@ -8,7 +8,7 @@ use crate::text::printable::printable;
 use crate::text::rows::{command, led, paragraph, table as table_rows};
 use crate::tune::seen::{RateFrom, Seen};
 
-/// A table: setting, value now, value advised. Below each row its reason. The most important rows come first.
+/// Settings, values now and advised, with reasons, the most important first.
 pub fn table(seen: &Seen) -> String {
     let mut text = heading(seen);
     let findings = &seen.advice.findings;
@@ -45,7 +45,7 @@ pub fn table(seen: &Seen) -> String {
     text
 }
 
-/// Lines of `sysctl -w`. Commands that are no sysctl follow as comments, for a person to judge.
+/// `sysctl -w`; other commands follow as comments, for a person to judge.
 pub fn commands(seen: &Seen) -> String {
     let mut text = comment(seen);
     for (finding, value) in seen.advice.changes() {
@@ -61,7 +61,6 @@ pub fn commands(seen: &Seen) -> String {
     text
 }
 
-/// A file for /etc/sysctl.d, each setting with its reason.
 pub fn sysctl(seen: &Seen) -> String {
     let mut text = comment(seen);
     for (finding, value) in seen.advice.changes() {
@@ -72,7 +71,6 @@ pub fn sysctl(seen: &Seen) -> String {
     text
 }
 
-/// The changes, one line each.
 pub fn steps(steps: &[Step], nothing: &str) -> String {
     if steps.is_empty() {
         return format!("{nothing}\n");
@@ -91,7 +89,6 @@ pub fn steps(steps: &[Step], nothing: &str) -> String {
     })
 }
 
-/// After `--apply`: the settings that it left alone.
 pub fn left_by_hand(seen: &Seen) -> String {
     let mut text = String::new();
     let findings = seen.advice.findings.iter();

@@ -1,4 +1,4 @@
-//! `haul verify LIST [ROOT]`: names each difference on a line, and closes with one line.
+//! `haul verify LIST [ROOT]`: a line for each difference, and a closing line.
 
 pub mod flags;
 
@@ -30,7 +30,6 @@ use crate::text::printable::printable;
 use crate::text::proof::as_read;
 use crate::verify::flags::Verify;
 
-/// Checks the tree.
 pub fn run(typed: &Verify) -> ExitCode {
     haul_transfer::hide_memory();
     let options = match options(typed) {
@@ -85,7 +84,7 @@ fn end(report: &VerifyReport) -> ExitCode {
     }
 }
 
-/// Reads the operands: a list and a tree, or a bag alone.
+/// The operands: a list and a tree, or a bag alone.
 fn options(typed: &Verify) -> Result<VerifyOptions, Error> {
     let here = || Endpoint { place: Place::Here(Here::Disk), path: b".".to_vec() };
     let first = if typed.list == "-" { None } else { Some(one_host(&typed.list)?) };
@@ -154,7 +153,6 @@ impl VerifyWatcher for Watcher {
     }
 }
 
-/// A file that is not as it should be, as programs read it.
 #[derive(Serialize)]
 struct DiffersLine {
     event: &'static str,
@@ -190,7 +188,6 @@ impl DiffersLine {
     }
 }
 
-/// The last line for programs.
 #[derive(Serialize)]
 struct TotalsLine {
     event: &'static str,
@@ -199,11 +196,10 @@ struct TotalsLine {
     bytes: u64,
     differing: u64,
     extra: u64,
-    /// The hashes by which files were found right.
     algorithms: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     root_blake3: Option<String>,
-    /// Who read the files, as in the report of a copy.
+    /// Readers of the files, as in a copy's report.
     proof: &'static str,
     elapsed_s: f64,
 }
@@ -225,7 +221,6 @@ impl TotalsLine {
     }
 }
 
-/// Names a hash for programs, and for people.
 fn names(algorithm: Algorithm) -> (&'static str, &'static str) {
     match algorithm {
         Algorithm::Blake3 => ("blake3", "BLAKE3"),
@@ -236,7 +231,7 @@ fn names(algorithm: Algorithm) -> (&'static str, &'static str) {
     }
 }
 
-/// Where a file that is listed, and is not below `root`, may be meant to lie: the manifest was made for a directory above, or for one below.
+/// Where a listed file missing below `root` may lie: the manifest may be for a directory above or below.
 fn elsewhere(root: &Path, listed: &[u8]) -> Option<PathBuf> {
     let listed = Path::new(OsStr::from_bytes(listed));
     let holds = |directory: &Path| directory.join(listed).symlink_metadata().is_ok();
@@ -248,7 +243,7 @@ fn elsewhere(root: &Path, listed: &[u8]) -> Option<PathBuf> {
     })
 }
 
-/// People are wrong by one directory, seldom by more.
+/// People are seldom wrong by more than one directory.
 const MOST_LEVELS: usize = 3;
 const MOST_LOOKED_AT: usize = 1000;
 

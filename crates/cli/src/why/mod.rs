@@ -1,4 +1,4 @@
-//! `haul why`: the report of a copy in full: where its time went, the facts of path and hosts, and remedies.
+//! `haul why`: a copy's full report: its time, path, hosts and remedies.
 
 pub mod flags;
 
@@ -29,7 +29,6 @@ use crate::text::printable::printable;
 use crate::text::rows::{self, LABEL_WIDTH, paragraph, row};
 use crate::why::flags::Why;
 
-/// Shows one report, or the list of them.
 pub fn run(typed: &Why) -> ExitCode {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     match files().and_then(|files| if typed.list { every(&files, typed, now_s) } else { one(&files, typed, now_s) }) {
@@ -75,7 +74,7 @@ fn every(files: &[PathBuf], typed: &Why, now_s: u64) -> Result<String, Error> {
         match (read(file), typed.json) {
             (Ok(kept), true) => text.push_str(&to_line(&kept)),
             (Ok(kept), false) => text.push_str(&in_short(nth, &kept, now_s)),
-            // A report that cannot be read does not hide the others.
+            // An unreadable report does not hide the others.
             (Err(error), true) => text.push_str(&unreadable(file, &error)),
             (Err(error), false) => {
                 let _ = writeln!(text, "{nth:>2}  {}: {}", error.what, error.cause.unwrap_or_default());
@@ -138,7 +137,6 @@ fn broken_off(text: &mut String, kept: &Kept, error: &error::ErrorLine) {
     paragraph(text, "error: ", &printable(&error.what));
     for (label, words) in [("  cause: ", &error.cause), ("  hint:  ", &error.hint)] {
         if let Some(words) = words {
-            // A command that a hint names stands on a line of its own.
             for (label, line) in std::iter::once(label).chain(std::iter::repeat("         ")).zip(words.lines()) {
                 paragraph(text, label, &printable(line));
             }
@@ -185,7 +183,6 @@ fn limit(text: &mut String, report: &ReportLine) {
     }
 }
 
-/// The shares, in the order in which the data passes their causes.
 fn shares(report: &ReportLine) -> [(&'static str, f64); 16] {
     let time = &report.time;
     [
@@ -208,7 +205,6 @@ fn shares(report: &ReportLine) -> [(&'static str, f64); 16] {
     ]
 }
 
-/// Writes the phases of the whole time.
 fn job(text: &mut String, report: &ReportLine) {
     let _ = writeln!(text, "\nthe job");
     let elapsed_s = report.elapsed_s;
@@ -264,7 +260,7 @@ fn path(text: &mut String, report: &ReportLine) {
             false => row(text, "sent again", &parts(path.resent_ppm)),
         }
     }
-    // A path that a rate limit never filled was not measured.
+    // A rate limit that leaves a path unfilled measures nothing.
     if path.capacity_bytes_per_s > report.rate_bytes_per_s {
         row(text, "carries", &format!("{}, as far as it was seen", bits(path.capacity_bytes_per_s as f64)));
     }
@@ -288,7 +284,6 @@ fn path(text: &mut String, report: &ReportLine) {
     }
 }
 
-/// Writes the route, the load and the figures of each path, if there are several.
 fn each_path(text: &mut String, report: &ReportLine) {
     if report.paths.len() < 2 && report.paths.iter().all(|path| path.subflows.is_empty()) {
         return;
@@ -348,12 +343,10 @@ fn ago(kept: &Kept, now_s: u64) -> String {
     figures::ago(now_s.saturating_sub(kept.ended_at_s))
 }
 
-/// The file may have been edited: any number is possible.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s.max(0.0)).unwrap_or_default()
 }
 
-/// The lane path of a copy inside one machine.
 const HERE: &str = "this machine";
 
 /// Two percent for each mark.
@@ -372,7 +365,6 @@ mod tests {
     use crate::report::outages::{OutageLine, OutageLines};
     use crate::text::rows::tests::fits;
 
-    /// A long path with a small window at the target.
     fn windowed() -> Report {
         let cause = Cause::ReceiveWindow;
         let parts = [

@@ -1,5 +1,4 @@
-//! The lines of `--batch`: one job each, `SRC... DST`, quoted as in a shell. Nothing else of a shell happens: no variables, and no
-//! wildcards here.
+//! The lines of `--batch`: a job `SRC... DST` each, quoted as in a shell, without variables and wildcards.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -10,19 +9,16 @@ use crate::text::printable::printable;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchLine {
-    /// Counted from 1, with empty lines and comments.
+    /// Counts from 1, with empty lines and comments.
     pub number: usize,
-    /// The sources of the job, then the target.
     pub paths: Vec<OsString>,
 }
 
-/// Jobs are held in memory, each with the same selection.
 const MAX_JOBS: usize = 100_000;
 
-/// Bytes of a bad line that an error shows.
 const SHOWN_BYTES: usize = 200;
 
-/// All jobs of a file. A line that makes no sense is found before anything is copied.
+/// All jobs of a file, so a bad line is found before any copy.
 pub fn parse(bytes: &[u8]) -> Result<Vec<BatchLine>, Error> {
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
@@ -49,7 +45,6 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<BatchLine>, Error> {
 }
 
 impl BatchLine {
-    /// Adds the number of the line to an error.
     pub fn explain(&self, error: Error) -> Error {
         Error { what: format!("line {} of --batch: {}", self.number, error.what), ..error }
     }

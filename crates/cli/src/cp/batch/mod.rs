@@ -1,4 +1,4 @@
-//! `haul cp --batch`: many jobs, one after the other. Those between the same two ends share a session.
+//! `haul cp --batch`: many jobs in turn. Those between the same two ends share a session.
 
 pub mod flags;
 mod lines;
@@ -29,10 +29,9 @@ use crate::process::{ending, output, signals};
 use crate::text::failure;
 use crate::text::figures::{bytes, counted, duration};
 
-/// Sessions that wait for a further job. A daemon lets one key have a few.
+/// Open sessions wait for a further job; a daemon lets one key have a few.
 const OPEN_MAX: usize = 4;
 
-/// Carries all jobs out, in their order.
 pub fn run(typed: &Cp, definitions: fn() -> clap::Command) -> ExitCode {
     haul_transfer::hide_memory();
     let mut lines = Lines { argv: std::env::args_os().collect(), definitions, commands: HashMap::new() };
@@ -78,17 +77,16 @@ pub fn run(typed: &Cp, definitions: fn() -> clap::Command) -> ExitCode {
     ExitCode::from(sum.code)
 }
 
-/// Understands each line as the command that it stands for, with the settings of its hosts.
+/// Reads each line as a command with the settings of its hosts.
 struct Lines {
     argv: Vec<OsString>,
-    /// Makes the definitions of the whole program.
     definitions: fn() -> clap::Command,
-    /// The commands by the hosts that lines name: the settings of the file depend on the hosts alone.
+    /// By hosts, which alone decide the file's settings.
     commands: HashMap<Vec<String>, (Box<Cp>, Vec<Filter>)>,
 }
 
 impl Lines {
-    /// All jobs: what makes no sense is found before anything is copied.
+    /// All jobs, so a bad one is found before any copy.
     fn jobs(&mut self, typed: &Cp) -> Result<Vec<(BatchLine, Job)>, Error> {
         if !typed.paths.is_empty() {
             return Err(Error::new(Fault::Usage, "with --batch, sources and targets stand in its file")
@@ -133,11 +131,9 @@ impl Lines {
     }
 }
 
-/// Open sessions, the one used last at the end.
 struct Pool {
     surroundings: Surroundings,
     open: Vec<Session>,
-    /// Ends that were reached, as jobs name them.
     reached: HashSet<String>,
 }
 
@@ -146,12 +142,11 @@ impl Pool {
         self.reached.contains(&ends(job))
     }
 
-    /// Runs a job over a session that is open, or over a new one.
     fn run(&mut self, job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
         let mut session = match self.open.iter_mut().position(|session| session.takes(job)) {
             Some(at) => self.open.remove(at),
             None => {
-                // One that was lost makes room for another one to the same host.
+                // A lost session makes room for a new one to the same host.
                 self.open.retain_mut(|session| !session.is_over());
                 haul_transfer::open(job, &self.surroundings, Arc::clone(&observer))?
             }
@@ -173,7 +168,6 @@ fn ends(job: &Job) -> String {
     format!("{source} {}", job.target.place)
 }
 
-/// The totals of all jobs.
 #[derive(Default)]
 struct Sum {
     jobs: usize,
@@ -211,7 +205,7 @@ impl Sum {
         self.worst(done.code);
     }
 
-    /// Keeps the worse code. If two are equally bad, the first stays.
+    /// Keeps the worse code, the first of equals.
     fn worst(&mut self, code: u8) {
         if weight(code) > weight(self.code) {
             self.code = code;
@@ -247,7 +241,7 @@ impl Sum {
     }
 }
 
-/// An interruption is worst, because jobs were not even tried; then errors that ended a job, then entries that are missing.
+/// An interruption is worst, because jobs were not tried; then errors that ended a job, then missing entries.
 fn weight(code: u8) -> u8 {
     match failure::name_of_code(code) {
         "ok" => 0,

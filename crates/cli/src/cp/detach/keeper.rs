@@ -1,24 +1,21 @@
-//! Who keeps a detached copy alive: systemd, as a service of the user, or nobody, as a session of its own.
+//! What keeps a detached copy alive: systemd, as the user's service, or nothing, as a session of its own.
 //!
-//! systemd ends the services of a user with the last login, unless the user lingers (`loginctl enable-linger`). A session of
-//! its own goes on. So a service is right for users who linger alone.
+//! systemd ends a user's services with the last login, unless the user lingers (`loginctl enable-linger`). A session
+//! goes on, so a service is only for users who linger.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The way in which the process is kept alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
     Service,
     Session,
 }
 
-/// Facts of this host and user.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// `$XDG_RUNTIME_DIR`
     pub runtime: Option<PathBuf>,
     pub user: Option<OsString>,
     /// Where systemd notes who lingers.
@@ -49,7 +46,7 @@ impl Keeper {
         }
     }
 
-    /// Starts the process of copy `id`. It leaves the terminal by itself.
+    /// Starts the process of copy `id`, which leaves the terminal by itself.
     pub fn start(self, id: u32, program: &Path, arguments: &[OsString]) -> io::Result<()> {
         let mut command = match self {
             Self::Session => Command::new(program),
@@ -62,7 +59,6 @@ impl Keeper {
         command.args(arguments).env("SSH_ASKPASS_REQUIRE", "never");
         command.stdin(Stdio::null()).stdout(Stdio::null());
         match self {
-            // The process outlives this one, and is never waited for.
             Self::Session => command.stderr(Stdio::null()).spawn().map(drop),
             Self::Service => {
                 let output = command.stderr(Stdio::piped()).output()?;
@@ -73,7 +69,7 @@ impl Keeper {
     }
 }
 
-/// The arguments of systemd-run. `--setenv=NAME` takes the value from our environment, and shows it to nobody.
+/// The arguments of systemd-run. `--setenv=NAME` takes our value, and shows it to nobody.
 fn service(id: u32) -> Vec<OsString> {
     let words = ["--user", "--quiet", "--collect", "--same-dir", "--property=KillMode=mixed"];
     let named = [format!("--unit=haul-copy-{id}-{}", std::process::id()), format!("--description=haul copy {id}")];
@@ -83,7 +79,6 @@ fn service(id: u32) -> Vec<OsString> {
     words.chain(["--".to_owned()]).map(OsString::from).collect()
 }
 
-/// Variables that a copy and its ssh read.
 const HANDED_ON: [&str; 15] = [
     "PATH",
     "HOME",
@@ -102,7 +97,6 @@ const HANDED_ON: [&str; 15] = [
     "TMPDIR",
 ];
 
-/// The arguments of the process: those of this one, with the number of its record.
 pub fn arguments(typed: impl IntoIterator<Item = OsString>, id: u32) -> Vec<OsString> {
     let mut words: Vec<OsString> = typed.into_iter().skip(1).collect();
     let after_cp = words.iter().position(|word| word == OsStr::new("cp")).map_or(0, |at| at + 1);

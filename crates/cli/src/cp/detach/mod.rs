@@ -1,7 +1,7 @@
 //! `haul cp --detach`: a copy that goes on when its terminal closes.
 //!
-//! Here: judge the command, log in while there is a terminal to ask at, make a record, start the process, and wait until
-//! data moves or the copy has ended. Then the user may go.
+//! Judge the command, log in while there is a terminal to ask at, make a record, start the process, and wait until data
+//! moves or the copy has ended.
 
 pub mod flags;
 mod keeper;
@@ -27,7 +27,6 @@ use crate::json::line::to_line;
 use crate::json::values;
 use crate::process::{ending, output, signals};
 
-/// Starts the copy, and tells its number.
 pub fn begin(typed: &Cp, filters: &[Filter]) -> ExitCode {
     match started(typed, filters) {
         Ok(code) => code,
@@ -47,7 +46,7 @@ fn started(typed: &Cp, filters: &[Filter]) -> Result<ExitCode, Error> {
     let records = Records::of_process().ok_or_else(|| {
         Error::new(Fault::Usage, "there is no place for the record of a detached copy").try_this("set HOME")
     })?;
-    // What ssh wants to know, it asks now.
+    // ssh asks now, at the terminal.
     haul_transfer::log_in(&job, &Surroundings::of_process())?;
     let interrupted = signals::watch();
     let (record, keeper) = start(&records, &job, &job::asked_rate(typed))?;
@@ -86,7 +85,7 @@ fn started(typed: &Cp, filters: &[Filter]) -> Result<ExitCode, Error> {
     }
 }
 
-/// Makes the record and starts the process. Where no service can be started, it is a session.
+/// Starts a session where no service can be started.
 fn start(records: &Records, job: &Job, asked_rate: &Timetable) -> Result<(Record, Keeper), Error> {
     let has_login = |end: &Endpoint| match &end.place {
         Place::Here(Here::Web(server)) => server.login.is_some(),
@@ -153,6 +152,6 @@ fn say(typed: &Cp, id: u32, keeper: Keeper, is_connecting: bool) {
 const SOURCES_KEPT: usize = 100;
 /// A service may take so long to begin.
 const START: Duration = Duration::from_secs(record::START_S);
-/// If connecting takes longer, the user need not wait at the terminal.
+/// The user need not wait longer for a connection.
 const CONNECT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! The process that carries a detached copy out: without a terminal, with a record of how far it is.
+//! The process of a detached copy: without a terminal, with a record of its progress.
 
 use std::fs::File;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,6 @@ use crate::progress::fields;
 use crate::progress::outlook::{Foreknown, Outlook};
 use crate::text::failure;
 
-/// Writes the record of its own copy.
 pub struct Worker {
     record: Record,
     state: Mutex<State>,
@@ -24,7 +23,7 @@ pub struct Worker {
 
 struct State {
     copy: Copy,
-    /// Whoever reads the end in the record takes the log for complete.
+    /// Readers of this end take the log for complete.
     ended: Option<Ended>,
     outlook: Outlook,
     started: Instant,
@@ -32,7 +31,7 @@ struct State {
 }
 
 impl Worker {
-    /// Takes over the copy with this number: leaves the terminal, and prints to the log.
+    /// Takes over this copy: leaves the terminal, and prints to the log.
     pub fn take(id: u32, foreknown: Foreknown) -> Result<Self, Error> {
         let failed = |why: std::io::Error| Error::new(Fault::Usage, format!("cannot carry out copy {id}")).because(why);
         let records = Records::of_process().ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
@@ -48,17 +47,16 @@ impl Worker {
         Ok(Self { record, state: Mutex::new(state), _lock: lock })
     }
 
-    /// Whether the record changes with this event.
     pub fn wants(event: &Event) -> bool {
         matches!(event, Event::Progress(_) | Event::Retry { .. } | Event::RateLimit { .. })
     }
 
-    /// The limit of the rate that somebody has asked for since the copy began. What cannot be read changes nothing.
+    /// A limit asked for since the copy began; an unreadable one changes nothing.
     pub fn asked_rate(&self) -> Option<Timetable> {
         self.record.asked_rate().ok().flatten()
     }
 
-    /// Notes the limit of the rate. Whoever has asked for it waits for that.
+    /// Whoever asked for the limit waits for this note.
     pub fn rate_is(&self, asked: &Timetable, limit_bytes_per_s: Option<u64>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let rate = Some(RateSaid { asked: asked.text().to_owned(), limit_bytes_per_s });
@@ -68,7 +66,6 @@ impl Worker {
         }
     }
 
-    /// Notes an event that it wants. At most once a second it is written down.
     pub fn on_event(&self, event: &Event) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
@@ -110,13 +107,13 @@ impl Worker {
         }
     }
 
-    /// How the copy ended. The first word counts, and is written down at [`Worker::close`].
+    /// Notes the end. The first call counts, and [`Worker::close`] writes it.
     pub fn ended(&self, ended: Result<&Report, &Error>, code: u8) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let summary = match ended {
             Ok(report) => closing_lines::summary(report),
             Err(error) => match &error.hint {
-                // Nobody sees the hint of an error in the log unless the state says it.
+                // Nobody sees an error's hint in the log, so the state has it.
                 Some(hint) if error.fault == Fault::Authentication => {
                     format!("{}; {hint}", failure::in_a_line(error))
                 }
@@ -127,7 +124,6 @@ impl Worker {
         state.ended.get_or_insert(Ended { at_s: now_s(), exit_code: code, result, summary });
     }
 
-    /// Writes the record for the last time, when the log is complete.
     pub fn close(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ended) = state.ended.take() {
@@ -137,7 +133,7 @@ impl Worker {
     }
 }
 
-/// Takes the lock. `haul status` looks at it now and then, and holds it for a moment, so several tries are made.
+/// Tries several times, because `haul status` holds the lock for moments.
 fn lock(record: &Record) -> std::io::Result<File> {
     for _ in 0..LOCK_TRIES {
         if let Some(lock) = record.lock()? {

@@ -1,4 +1,4 @@
-//! What the lines look like, all of them.
+//! The form of all lines.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use haul_job::{
 use super::*;
 use crate::cp::closing_lines::tests::report;
 
-/// Keeps what was written, so that tests can read it.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -35,7 +34,6 @@ fn nothing_follows_the_report() {
     assert!(text.lines().last().unwrap().contains(r#""event":"report""#), "{text}");
 }
 
-/// Every kind of line once, with every field set.
 fn all_lines() -> Vec<Line> {
     let job = Job {
         movers: Vec::new(),

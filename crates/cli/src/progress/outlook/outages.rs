@@ -1,4 +1,4 @@
-//! Outages in virtual time: the bar stands still, and goes on as before.
+//! Outages in virtual time: the bar stands, then goes on.
 
 use std::time::Duration;
 
@@ -6,10 +6,9 @@ use haul_job::Progress;
 
 use crate::progress::outlook::{Left, Outlook};
 
-/// An outage is known as such after so many tenths of a second.
+/// Tenths of a second until an outage is known.
 const KNOWN_AFTER: u64 = 20;
 
-/// What the bar shows at a tenth of a second.
 #[derive(Debug)]
 struct Shown {
     tenth: u64,
@@ -18,7 +17,7 @@ struct Shown {
     bytes_per_s: Option<f64>,
 }
 
-/// A copy of 400 MB at 10 MB/s, which takes 40 s without the outage from `from` for `long`, in tenths of a second.
+/// 400 MB at 10 MB/s take 40 s without the outage; `from` and `long` are tenths of a second.
 fn copy(from: u64, long: u64) -> Vec<Shown> {
     let (mut outlook, mut shown) = (Outlook::default(), Vec::new());
     for tenth in 0..400 + long {

@@ -1,8 +1,8 @@
-//! Ten kinds of jobs in virtual time: at each tenth of its time, the bar shows how far the job is.
+//! Ten kinds of jobs in virtual time, and how far the bar says they are at each tenth.
 //!
-//! what a job does (its noise has a seed) -> totals ten times a second, as the program tells them -> the bar -> compared with what came
+//! a job with seeded noise -> totals ten times a second -> the bar -> compared with what came
 //!
-//! The rates, stalls and costs below are of the kind that `docs/proof/measured.md` and the lab have; each job lasts a minute or more.
+//! Rates, stalls and costs are as in `docs/proof/measured.md` and the lab; each job lasts a minute or more.
 
 use std::time::Duration;
 
@@ -10,16 +10,15 @@ use haul_job::Progress;
 
 use crate::progress::outlook::{Foreknown, Outlook, Usual};
 
-/// The bar may be wrong by so much at any tenth.
+/// The bar's error at any tenth.
 const WITHIN: f64 = 0.03;
 
 const SEEDS: u64 = 12;
 
-/// splitmix64: the same numbers on each machine.
+/// splitmix64: equal on each machine.
 struct Chance(u64);
 
 impl Chance {
-    /// From 0 to 1.
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -28,13 +27,12 @@ impl Chance {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// About 1, as rates and costs of each tenth of a second vary.
+    /// About 1, as rates and costs vary each tenth of a second.
     fn about(&mut self, by: f64) -> f64 {
         1.0 + by * (2.0 * self.next() - 1.0)
     }
 }
 
-/// A job while it runs.
 struct Run {
     chance: Chance,
     tenths: u64,
@@ -64,7 +62,6 @@ impl Run {
         Duration::from_millis(self.tenths * 100)
     }
 
-    /// A tenth of a second passes, and so much comes.
     fn tick(&mut self, files: f64, bytes: f64) {
         self.tenths += 1;
         let (files, bytes) = ((files as u64).min(self.now.files_left), (bytes as u64).min(self.now.bytes_left));
@@ -75,7 +72,6 @@ impl Run {
         self.told.push((self.at(), Told::Totals(self.now)));
     }
 
-    /// Time in which nothing is told: a login, a pause.
     fn silence(&mut self, seconds: f64) {
         self.tenths += (seconds * 10.0) as u64;
     }
@@ -84,7 +80,6 @@ impl Run {
         self.now.bytes_left > 0
     }
 
-    /// At each tenth of its time: what the bar shows. Also the largest error.
     fn shown(&self, file_cost: Option<f64>) -> (Vec<f64>, f64) {
         let whole = self.at().as_secs_f64();
         let usual = file_cost.map(|bytes_per_file| Usual { bytes_per_s: 1e9, bytes_per_file });
@@ -98,7 +93,6 @@ impl Run {
                     Told::BrokeOff => outlook.broke_off(*at),
                     Told::Totals(progress) => {
                         outlook.add(*at, progress);
-                        // The bar is drawn now and then.
                         if at.subsec_millis() % 500 == 0 {
                             done = outlook.left(*at, progress).done.unwrap_or(0.0);
                         }
@@ -115,7 +109,6 @@ impl Run {
 
 const MB: f64 = 1e6;
 
-/// One large file over a path whose rate varies.
 fn one_file(seed: u64) -> Run {
     let mut run = Run::new(seed, 1, 60_000_000_000);
     while run.has_bytes() {
@@ -126,7 +119,7 @@ fn one_file(seed: u64) -> Run {
     run
 }
 
-/// A million files of some KiB. The walk is never further than its window, and a count of the sources comes first.
+/// A million files of some KiB. The walk stays within its window; a count of the sources comes first.
 fn a_million_small(seed: u64) -> Run {
     const FILES: u64 = 1_000_000;
     const BYTES_EACH: f64 = 6_000.0;
@@ -136,7 +129,7 @@ fn a_million_small(seed: u64) -> Run {
         counted += 20_000.0 * run.chance.about(0.2);
         let files = 1_200.0 * run.chance.about(0.4);
         run.tick(files, files * BYTES_EACH);
-        // Of what was seen the whole is judged, with what directories differ in.
+        // The whole is judged by what was seen, and directories differ.
         let seen = (counted / FILES as f64).min(1.0);
         if seen < 1.0 {
             let wrong = 1.0 + 0.2 * (1.0 - seen) * (2.0 * run.chance.next() - 1.0);
@@ -147,7 +140,6 @@ fn a_million_small(seed: u64) -> Run {
     run
 }
 
-/// The totals as they are told while not all is known.
 fn rough(now: Progress, wrong: f64, seen: f64) -> Progress {
     let of = |all: u64, left: u64| ((all as f64 * wrong) as u64).saturating_sub(all - left);
     Progress {
@@ -161,18 +153,17 @@ fn rough(now: Progress, wrong: f64, seen: f64) -> Progress {
     }
 }
 
-/// An image of which a tenth is data. Holes are no data to come, and take no time worth a word.
+/// A tenth of the image is data; holes take no time.
 fn sparse(seed: u64) -> Run {
     let mut run = Run::new(seed, 1, 6_000_000_000);
     while run.has_bytes() {
-        // Data lies in pieces, with holes between them.
         let bytes = if run.chance.next() < 0.1 { 0.0 } else { 10.0 * MB * run.chance.about(0.3) };
         run.tick(0.0, bytes);
     }
     run
 }
 
-/// `--rate 40Mbit`: chunks of 4 MiB, of which each comes whole.
+/// `--rate 40Mbit`, chunks of 4 MiB.
 fn rate_limited(seed: u64) -> Run {
     let mut run = Run::new(seed, 80, 400_000_000);
     let (mut budget, mut in_file) = (run.chance.next() * 4.0 * MB, 0.0);
@@ -192,7 +183,7 @@ fn rate_limited(seed: u64) -> Run {
     run
 }
 
-/// A disk that takes its cache full at the speed of the path, and then stands still until that is written.
+/// The disk's cache fills at the path's speed, then stands still until written.
 fn slow_target(seed: u64) -> Run {
     let mut run = Run::new(seed, 40, 20_000_000_000);
     while run.has_bytes() {
@@ -207,13 +198,13 @@ fn slow_target(seed: u64) -> Run {
     run
 }
 
-/// Two thirds lie there already. They are read again beside what comes, at the speed of the target's disk.
+/// Two thirds lie there, and are read again beside what comes, at the target's speed.
 fn resume(seed: u64) -> Run {
     let mut run = Run::new(seed, 1, 30_000_000_000);
     run.now.bytes_kept = 20_000_000_000;
     run.now.bytes_left = 10_000_000_000;
     run.now.bytes_to_read_again = 20_000_000_000;
-    // A quick path and a slow disk for odd seeds, and the other way round.
+    // Odd seeds have a quick path and a slow disk.
     let (moves, reads) = if seed % 2 == 1 { (40.0, 30.0) } else { (12.0, 60.0) };
     while run.has_bytes() || run.now.bytes_to_read_again > 0 {
         let read = ((reads * MB * run.chance.about(0.2)) as u64).min(run.now.bytes_to_read_again);
@@ -225,7 +216,7 @@ fn resume(seed: u64) -> Run {
     run
 }
 
-/// Forty seconds of small files that cost 100 microseconds each, then a minute of data at 1 GB/s.
+/// Forty seconds of small files at 100 microseconds each, then a minute of data at 1 GB/s.
 fn small_then_large(seed: u64) -> Run {
     let mut run = Run::new(seed, 400_010, 400_000_000 + 60_000_000_000);
     while run.now.files_left > 10 {
@@ -240,7 +231,6 @@ fn small_then_large(seed: u64) -> Run {
     run
 }
 
-/// A login of a second and a half, then a slow start.
 fn over_ssh(seed: u64) -> Run {
     let mut run = Run::new(seed, 50, 6_000_000_000);
     run.silence(1.5);
@@ -255,8 +245,7 @@ fn over_ssh(seed: u64) -> Run {
     run
 }
 
-/// A file server that lists two thousand files a second, and a path that could carry more. What there is in all, only the share of the
-/// directories tells that were seen.
+/// The server lists two thousand files a second; only the share of directories seen tells the whole.
 fn slow_listing(seed: u64) -> Run {
     const DIRECTORIES: usize = 300;
     let mut chance = Chance(seed);
@@ -275,7 +264,7 @@ fn slow_listing(seed: u64) -> Run {
         run.tick(listed, listed * 20_000.0);
         if directory < DIRECTORIES {
             let share = (directory as f64 + inside / sizes[directory]) / DIRECTORIES as f64;
-            // Less than a hundredth tells nothing: only what was found counts.
+            // Below a hundredth, only what was found counts.
             let wrong = if share < 0.01 { seen / files } else { seen / share / files };
             let last = run.told.last_mut().expect("it was told");
             last.1 = Told::Totals(rough(run.now, wrong, share));
@@ -284,7 +273,7 @@ fn slow_listing(seed: u64) -> Run {
     run
 }
 
-/// The network goes twice, for some seconds each time. What had come is there, and counts as kept in the next try.
+/// The network goes twice, for seconds. What came counts as kept in the next try.
 fn with_retries(seed: u64) -> Run {
     let mut run = Run::new(seed, 1, 12_000_000_000);
     for lost_at in [3_000_000_000, 8_000_000_000, u64::MAX] {
@@ -343,7 +332,7 @@ fn the_bar_is_within_three_percent_of_the_truth_at_every_tenth_of_each_kind_of_j
     }
 }
 
-/// A path that becomes half as fast is known to be so before a third of what is left has come.
+/// The change is known before a third of the rest has come.
 #[test]
 fn a_rate_that_changes_for_good_is_followed() {
     for seed in 0..SEEDS {
@@ -353,7 +342,7 @@ fn a_rate_that_changes_for_good_is_followed() {
             let bytes = rate * MB * run.chance.about(0.3);
             run.tick(0.0, bytes);
         }
-        // 30 s, then 60 s: from the middle of the second part on.
+        // 30 s, then 60 s: from the second part's middle on.
         let (shown, _) = run.shown(None);
         for (tenth, done) in (1..10).zip(&shown).skip(5) {
             let error = (f64::from(tenth) / 10.0 - done).abs();
@@ -362,12 +351,12 @@ fn a_rate_that_changes_for_good_is_followed() {
     }
 }
 
-/// Small files do not tell the cost of large ones. Earlier copies on the same path do.
+/// Earlier copies on the path tell the cost of large files.
 #[test]
 fn small_files_before_large_ones_are_known_as_well_where_the_path_was_used_before() {
     for seed in 0..SEEDS {
         let run = small_then_large(seed);
-        // 100 microseconds at 1 GB/s, as far as two other copies show it.
+        // 100 microseconds at 1 GB/s, by two other copies.
         let file_cost = 100_000.0 * Chance(seed ^ 0xff).about(0.1);
         check("small then large", seed, &run, Some(file_cost), WITHIN);
         check("small then large, on a new path", seed, &run, None, 0.2);
