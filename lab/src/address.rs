@@ -1,4 +1,4 @@
-//! Gives hosts their addresses, routes and settings, for devices of any kind.
+//! Gives hosts addresses, routes and settings.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,23 +12,22 @@ use crate::plan::{HostPlan, Plan, WireKind};
 /// The kind of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
-    /// `netem` gave the neighbours known hardware addresses, so hosts of a link need not ask for them.
+    /// Hosts of a link know their neighbours' hardware addresses from `netem`.
     Ethernet,
-    /// TUN devices, which have no hardware addresses.
+    /// TUN devices, without hardware addresses.
     PointToPoint,
 }
 
 /// The owner of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// The machine's kernel: settings that exist only once for all hosts stay unchanged.
+    /// The machine's kernel, whose shared settings stay unchanged.
     Shared,
-    /// The lab's own kernel: settings on which all hosts agree are set for all.
+    /// The lab's own kernel, with all settings on which hosts agree.
     Own,
 }
 
-/// Brings the existing devices of all hosts up, and writes the settings. Returns, in words, the settings that the
-/// kernel has only once and that could not be set.
+/// Brings all devices up, and writes the settings. Returns those that the kernel has only once and could not set.
 pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel) -> io::Result<Vec<String>> {
     let mut left_out = Vec::new();
     for host in &plan.hosts {
@@ -47,7 +46,6 @@ pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel
                 Err(error) if is_shared(name, &error) => {
                     let alike = plan.hosts.iter().all(|other| other.sysctls.contains(&(name.clone(), value.clone())));
                     if kernel == Kernel::Own && alike {
-                        // The value is read back to see whether the kernel took it.
                         let _ = set(name, value);
                     }
                     let is = read(name);
@@ -66,8 +64,8 @@ pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel
     Ok(left_out)
 }
 
-/// Even with nodad an IPv6 address stays tentative until a kernel worker has looked at it; packets that arrive before
-/// are lost. Source: addrconf.c; the flags are the fifth column of if_inet6.
+/// Even with nodad an IPv6 address stays tentative, losing packets, until a kernel worker has looked (addrconf.c). The flags
+/// are if_inet6's fifth column.
 fn await_addresses() -> io::Result<()> {
     const TENTATIVE: u8 = 0x40;
     let start = Instant::now();
@@ -87,8 +85,8 @@ fn await_addresses() -> io::Result<()> {
     }
 }
 
-/// Only an unrestricted congestion control may be a namespace's default (tcp_cong.c), but a route may name any
-/// (ip-route(8), congctl).
+/// A namespace's default must be an unrestricted congestion control (tcp_cong.c); a route may name any (ip-route(8),
+/// congctl).
 fn congestion_control_by_route(plan: &Plan, host: &HostPlan, name: &str) -> String {
     let mut lines = String::new();
     for device in &host.devices {
@@ -122,19 +120,18 @@ fn networks(plan: &Plan, wire: usize) -> (String, String) {
 
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// Settings below net.core belong to the machine, or are read-only in a host: it depends on the kernel.
+/// net.core belongs to the machine, or is read-only in a host.
 fn is_shared(name: &str, error: &io::Error) -> bool {
     name.starts_with("net.core.") && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
 
-/// Lines for `ip -batch`, see ip(8).
 fn ip_batch(plan: &Plan, host: &HostPlan, devices: DeviceKind) -> String {
     let mut lines = String::from("link set lo up\n");
     for device in &host.devices {
         let (name, v4, v6, mtu) = (&device.name, device.v4, device.v6, device.mtu);
         let queue = limits::DEVICE_QUEUE_PACKETS;
         let _ = write!(lines, "link set {name} mtu {mtu} txqueuelen {queue} up\naddr add {v4}/24 dev {name}\n");
-        // IPv6 waits a second for other claims on the address, unless duplicate address detection is off.
+        // Duplicate address detection would take a second.
         if device.mtu >= LEAST_MTU_OF_V6 {
             let _ = writeln!(lines, "addr add {v6}/64 dev {name} nodad");
         }
@@ -161,16 +158,15 @@ fn ip_batch(plan: &Plan, host: &HostPlan, devices: DeviceKind) -> String {
     lines
 }
 
-/// RFC 8200.
 const LEAST_MTU_OF_V6: u32 = 1280;
 
 fn set(name: &str, value: &str) -> io::Result<()> {
-    // Topology::check has made sure that this is a setting of the network.
+    // Topology::check allows only settings of the network.
     std::fs::write(path(name), value)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot set {name} to {value:?}: {error}")))
 }
 
-/// The name, if the kernel has this setting once for all hosts; `None` if the host does not see it.
+/// `None`: the host does not see this setting of the whole kernel.
 fn read(name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path(name)).ok()?;
     Some(text.trim_end().replace('\t', " "))

@@ -1,4 +1,4 @@
-//! The command line of `haul-lab`, and the topology that its flags describe.
+//! The command line of `haul-lab`, with topologies of its flags.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -264,7 +264,7 @@ const LINK_FLAGS: [&str; 10] =
     ["rate", "rtt", "loss", "queue", "jitter", "reorder", "duplicate", "corrupt", "mtu", "stock"];
 
 impl CalibrateArgs {
-    /// Every combination of the given rates, round trips and losses: in words, and as a topology.
+    /// All combinations of rates, round trips and losses.
     pub fn grid(&self) -> Vec<LabJob> {
         fn each<T: Copy>(values: &[T]) -> Vec<Option<T>> {
             if values.is_empty() { vec![None] } else { values.iter().copied().map(Some).collect() }

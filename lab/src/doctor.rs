@@ -1,4 +1,4 @@
-//! Checks what this machine has for a lab. Each missing part comes with advice.
+//! Checks this machine for a lab, with advice.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::uml::kernel;
 /// One checked part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The name of the part.
+    /// The part's name.
     pub what: &'static str,
     /// Whether the part is there.
     pub state: State,
@@ -22,9 +22,9 @@ pub struct Finding {
 pub enum State {
     /// The part is there.
     Good,
-    /// The part is missing, but only some features need it.
+    /// Missing, and only some features need it.
     Lacking,
-    /// The part is missing, and every lab needs it.
+    /// Missing, and every lab needs it.
     Missing,
 }
 
@@ -43,7 +43,7 @@ pub fn examine() -> Vec<Finding> {
     ]
 }
 
-/// A line each.
+/// One line for each.
 pub fn text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let mark = match finding.state {
@@ -138,7 +138,6 @@ fn processors() -> Finding {
     Finding { what: "processors", state: if count > 1 { State::Good } else { State::Lacking }, words }
 }
 
-/// The kernel that an engine would use.
 fn kernel(what: &'static str, virtual_time: bool) -> Finding {
     match kernel::find(&kernel::Places::of_user(None), virtual_time) {
         Ok(found) => good(what, &format!("{} ({})", found.path.display(), found.why)),

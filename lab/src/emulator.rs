@@ -1,8 +1,7 @@
-//! Carries packets between TUN devices, with one thread for each link or segment.
+//! Carries packets between TUN devices, a thread for each link or segment.
 //!
-//! Send packets that are due -> read the devices -> wait for a device or for the next due time -> repeat. `shape`
-//! decides what happens to a packet, whenever this thread runs. The thread counts its own lateness, so that a lab
-//! without enough processor time is known to be invalid.
+//! Send packets that are due -> read the devices -> wait for a device or the next due time -> repeat. The thread counts its
+//! own lateness, so a lab without enough processor time is known to be invalid.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +18,7 @@ use crate::limits;
 use crate::pcap::Capture;
 use crate::shape::{Counters, Direction, LinkChange, Nanos, Payload, Segment};
 
-/// The time of a lab, from its start.
+/// The time since a lab's start.
 #[derive(Clone, Copy, Debug)]
 pub struct LabClock {
     start: Instant,
@@ -27,7 +26,7 @@ pub struct LabClock {
 }
 
 impl LabClock {
-    /// Zero is now.
+    /// Starts at zero.
     pub fn start() -> LabClock {
         let start_since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         LabClock { start: Instant::now(), start_since_epoch }
@@ -43,27 +42,27 @@ impl LabClock {
     }
 }
 
-/// The rule by which packets pass from device to device.
+/// The rule by which packets pass.
 pub enum Wire {
-    /// Two directions, from device 0 to 1 and back, and timed changes.
+    /// Two directions, from device 0 to 1 and back.
     Link {
         /// The directions.
         directions: Box<[Direction<Frame>; 2]>,
-        /// The events in the order of their times, which count from `began`.
+        /// Events by their times since `began`.
         changes: VecDeque<Change>,
-        /// The time when the command began. Before it no event happens.
+        /// When the command began; no event happens before.
         began: Arc<OnceLock<Nanos>>,
     },
-    /// A medium that all devices share. The function finds the receiver of a packet.
+    /// A medium that all devices share.
     Segment {
-        /// The medium: who sends when.
+        /// The medium.
         medium: Box<Segment<Frame>>,
-        /// The receiver of a packet.
+        /// Finds the receiver of a packet.
         route: Box<RouteOnSegment>,
     },
 }
 
-/// A timed change of a link and of its devices.
+/// A timed change of a link and its devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// The time since the command began.
@@ -74,7 +73,7 @@ pub struct Change {
     pub carrier: Option<bool>,
 }
 
-/// `(sender, packet)` gives the receiver; `None` if the address is unknown.
+/// `(sender, packet)` gives the receiver; `None` for an unknown address.
 pub type RouteOnSegment = dyn Fn(usize, &Frame) -> Option<usize> + Send;
 
 /// Counters of a wire, shared with its watcher.
@@ -87,12 +86,12 @@ pub struct Watched {
     counters: Mutex<Vec<Counters>>,
 }
 
-/// The lateness of a wire's packets since the last call.
+/// The lateness of a wire's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Packets handed out.
     pub delivered: u64,
-    /// Packets that were late by more than [`limits::LATE`].
+    /// Packets later than [`limits::LATE`].
     pub late: u64,
     /// The largest lateness.
     pub latest_us: u64,
@@ -108,7 +107,7 @@ impl Watched {
         }
     }
 
-    /// Packets that a host refused, since the start.
+    /// Packets that a host refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -128,27 +127,27 @@ impl Watched {
     }
 }
 
-/// A wire with its devices, ready to run.
+/// A wire with its devices.
 pub struct Emulated {
-    /// The devices, in the order of the wire's ends.
+    /// Devices in the order of the wire's ends.
     pub devices: Vec<Tun>,
-    /// Devices put a virtio header in front of each packet.
+    /// Packets have a virtio header.
     pub has_header: bool,
     /// The rule for packets.
     pub wire: Wire,
-    /// The file that records packets as they enter.
+    /// Records packets as they enter.
     pub capture: Option<Capture>,
     /// The counters shared with the watcher.
     pub watched: Arc<Watched>,
 }
 
 impl Emulated {
-    /// Carries packets until `stop`. An error is the reason why it cannot go on.
+    /// Carries packets until `stop`; an error tells why it cannot go on.
     pub fn run(mut self, clock: LabClock, stop: &AtomicBool) -> io::Result<()> {
-        // Ends waits on time and not up to 50 us later (prctl(2), PR_SET_TIMERSLACK). Without it the lab is less exact.
+        // Ends waits on time, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK).
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        // Runs before the measured tools, whose time slices would be delay of the link. Not SCHED_RR: on an idle
-        // machine the kernel moves such a thread to another processor at each wake-up, which costs 0.07 ms.
+        // Time slices of the measured tools would delay the link. Not SCHED_RR: each wake-up on an idle machine would change
+        // the processor, for 0.07 ms.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), limits::MOST_URGENT);
         let mut spare = Spare::default();
         let mut scratch = vec![0; limits::DEVICE_READ_BYTES];
@@ -175,7 +174,7 @@ impl Emulated {
         let now = clock.now();
         let (devices, watched) = (&self.devices, &self.watched);
         let mut deliver = |device: usize, due: Nanos, frame: Frame| {
-            // A host whose queue is full, or whose device is down, loses the packet, as with a real device.
+            // A host with a full queue or without its device loses the packet, like a real one.
             if devices[device].write(frame.device_bytes()).is_err() {
                 watched.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -188,7 +187,7 @@ impl Emulated {
                     if let Some(change) = changes.pop_front() {
                         directions.iter_mut().for_each(|direction| direction.change(at, &change.link));
                         if let Some(has_carrier) = change.carrier {
-                            // A kernel before 5.0 keeps the carrier: the packets stop, and no host hears of it.
+                            // A kernel before 5.0 keeps the carrier: packets stop, unannounced.
                             devices.iter().for_each(|device| drop(device.set_carrier(has_carrier)));
                         }
                     }
@@ -203,7 +202,6 @@ impl Emulated {
         }
     }
 
-    /// Whether a packet was read.
     fn take_in(&mut self, clock: &LabClock, scratch: &mut [u8], spare: &mut Spare) -> io::Result<bool> {
         let mut any = false;
         for (from, device) in self.devices.iter().enumerate() {
@@ -281,7 +279,7 @@ impl Payload for Frame {
     }
 }
 
-/// Buffers for reuse, so that a link in steady state allocates no memory.
+/// Buffers for reuse: a link in steady state allocates no memory.
 #[derive(Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -299,8 +297,6 @@ impl Spare {
     }
 }
 
-/// How often a wire without packets checks whether the lab has ended.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// How often the watcher gets new counters.
 const TELL_EVERY: Duration = Duration::from_millis(100);

@@ -9,40 +9,40 @@ use crate::topology::TopologyError;
 /// How a lab ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit status of the command.
+    /// The command's exit status.
     pub code: ExitCode,
     /// The result, for standard output.
     pub text: String,
-    /// Counters of each wire, if they were asked for.
+    /// Counters of each wire, if asked for.
     pub figures: Vec<String>,
 }
 
-/// Why a lab could not be made, or could not go on.
+/// Why a lab could not be made, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The request or its topology.
+    /// An error in the request or topology.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The kernel, or a needed program.
+    /// The kernel refused, or a program is missing.
     #[error("cannot {what}: {cause}{}", hint(.cause))]
     Os {
         /// The failed act.
         what: String,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
-    /// An experiment.
+    /// An experiment failed.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// The process that makes the lab and carries the packets.
+    /// A signal killed the process that carries the packets.
     #[error("the emulator was killed by signal {0}, and everything in the lab went along")]
     Killed(i32),
-    /// The command.
+    /// The command could not run.
     #[error("cannot run {command}: {cause}")]
     Command {
-        /// Its first word.
+        /// The command's first word.
         command: String,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
 }
@@ -60,8 +60,8 @@ fn hint(cause: &io::Error) -> &'static str {
     }
 }
 
-/// The lab misses the values asked for: see the table.
+/// The lab misses the values asked for.
 pub const EXIT_INVALID: u8 = 3;
 
-/// The exit code of a shell after Ctrl-C.
+/// A shell's exit code after Ctrl-C.
 pub const EXIT_INTERRUPTED: u8 = 130;

@@ -16,7 +16,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The engine of this name; `None` for other names, such as `loopback`, which needs no lab.
+    /// The engine of this name; `None` for others, such as `loopback`.
     pub fn from_word(word: &str) -> Option<Engine> {
         [Engine::Emulated, Engine::Virtual, Engine::Uml].into_iter().find(|engine| engine.word() == word)
     }

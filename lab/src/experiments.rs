@@ -1,4 +1,4 @@
-//! Runs an experiment in labs of its own: one for each point, calibrated before the measurements.
+//! Runs an experiment, in a calibrated lab for each point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -16,8 +16,7 @@ use crate::request::ExperimentJob;
 use crate::topology::Topology;
 use crate::units::Size;
 
-/// Runs the experiment or the rest of it. `names` is the file over `/etc/hosts`; `columns` is the width of the user's
-/// terminal.
+/// Runs the experiment or its rest. `names` lies over `/etc/hosts`; `columns` is the terminal's.
 pub fn run(
     engine: Engine,
     columns: Option<u16>,
@@ -60,7 +59,6 @@ pub fn run(
     let mut progress = Progress::new(columns, engine != Engine::Virtual, tell);
     let outcome = experiment::run(&spec, &rivals, &options, &mut testbed, &mut |event| progress.event(event))?;
     drop(progress);
-    // A continued run without anything left to do has made no labs.
     if calibrations.exists() {
         let kept = outcome.dir.join("calibration.md");
         fs::copy(&calibrations, &kept).map_err(|cause| os("keep the calibration", cause))?;
@@ -81,7 +79,6 @@ pub fn run(
     Ok(Ended { code, text, figures: Vec::new() })
 }
 
-/// The properties that hosts lack, as Markdown; empty if they lack none.
 fn not_as_asked<'a>(left_out: impl IntoIterator<Item = &'a String>) -> String {
     let lines: String = left_out.into_iter().map(|line| format!("- {line}\n")).collect();
     match lines.is_empty() {
@@ -90,8 +87,7 @@ fn not_as_asked<'a>(left_out: impl IntoIterator<Item = &'a String>) -> String {
     }
 }
 
-/// The experiment's file with the overrides of the command line. Outside, it fails early, for the same reasons as
-/// inside.
+/// The experiment with the command line's overrides; fails early outside the lab.
 pub fn prepare(job: &ExperimentJob) -> Result<ExperimentSpec, LabError> {
     let mut spec = ExperimentSpec::find(&job.experiment)?;
     if let Some(repeat) = job.repeat {
@@ -107,7 +103,7 @@ pub fn prepare(job: &ExperimentJob) -> Result<ExperimentSpec, LabError> {
     Ok(spec)
 }
 
-/// The topology of the first point, as TOML; for the size of a guest.
+/// The first point's topology as TOML, for a guest's size.
 pub fn first_topology(spec: &ExperimentSpec) -> Result<String, LabError> {
     let points = experiment::points(&spec.sweep);
     let first = points.first().expect("an empty sweep has one point");
@@ -125,5 +121,5 @@ fn adapters(job: &ExperimentJob) -> Result<Rivals, LabError> {
     Ok(rivals)
 }
 
-/// The engine of experiments about one machine without a network.
+/// An engine without a network, for experiments on one machine.
 const LOOPBACK: &str = "loopback";

@@ -1,24 +1,24 @@
-//! One packet on its way through the emulator, or one large segment of many packets.
+//! A packet in the emulator, or a large segment of many packets.
 
 use haul_sys::tun::VNET_HEADER_BYTES;
 
-/// The bytes of the device.
+/// Bytes of a device.
 #[derive(Clone, Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
-    /// Length of the virtio header in front of the IP packet: 0 or [`VNET_HEADER_BYTES`].
+    /// Bytes of the virtio header: 0 or [`VNET_HEADER_BYTES`].
     header: usize,
 }
 
 impl Frame {
-    /// Takes bytes of a device into a buffer, which may be a used one.
+    /// Takes a device's bytes into a buffer for reuse.
     pub fn from_device(read: &[u8], has_header: bool, mut buffer: Vec<u8>) -> Frame {
         buffer.clear();
         buffer.extend_from_slice(read);
         Frame { bytes: buffer, header: if has_header { VNET_HEADER_BYTES } else { 0 } }
     }
 
-    /// The bytes for a device.
+    /// Bytes for a device.
     pub fn device_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -28,17 +28,17 @@ impl Frame {
         self.bytes.get(self.header..).unwrap_or_default()
     }
 
-    /// Gives the buffer back.
+    /// Returns the buffer.
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// 4 or 6; any other number is not IP.
+    /// 4 or 6; other numbers are not IP.
     pub fn version(&self) -> u8 {
         self.ip().first().map_or(0, |first| first >> 4)
     }
 
-    /// DiffServ code point (RFC 2474); 0 if it is not IP.
+    /// DiffServ code point (RFC 2474); 0 if not IP.
     pub fn dscp(&self) -> u8 {
         match (self.version(), self.ip()) {
             (4, [_, tos, ..]) => tos >> 2,
@@ -47,7 +47,7 @@ impl Frame {
         }
     }
 
-    /// The number of packets on the wire, by the segment size of the header (virtio 1.2, 5.1.6.2).
+    /// Packets on the wire, by the header's segment size (virtio 1.2, 5.1.6.2).
     pub fn packets(&self) -> u32 {
         let header = &self.bytes[..self.header.min(self.bytes.len())];
         let &[_, kind, hdr_low, hdr_high, size_low, size_high, ..] = header else { return 1 };
@@ -59,7 +59,7 @@ impl Frame {
         u32::try_from(payload.div_ceil(usize::from(size)).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of all its packets, each with its own headers.
+    /// Bytes of all its packets with their headers.
     pub fn ip_bytes(&self) -> u32 {
         let one = u32::try_from(self.ip().len()).unwrap_or(u32::MAX);
         match self.packets() {
@@ -71,7 +71,7 @@ impl Frame {
         }
     }
 
-    /// Flips one bit behind the IP header, where the checksum of TCP or UDP covers it.
+    /// Flips a bit behind the IP header, covered by TCP's or UDP's checksum.
     pub fn flip_bit(&mut self, nth: u64) {
         let header = self.header + if self.version() == 6 { 40 } else { 20 };
         if let Some(body) = self.bytes.get_mut(header..)
@@ -82,8 +82,7 @@ impl Frame {
         }
     }
 
-    /// The last 2 bytes of the network and of the host in the destination: the number of the wire, and the number on
-    /// it. `None` for a destination outside of the lab.
+    /// The wire's number and that on it, from the destination. `None` outside the lab.
     pub fn destination(&self) -> Option<(usize, usize)> {
         match (self.version(), self.ip()) {
             (4, [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, 10, 99, wire, number, ..]) => {
@@ -116,7 +115,6 @@ mod tests {
 
     #[test]
     fn a_large_segment_counts_the_headers_of_all_its_packets() {
-        // 20 of IP and 32 of TCP, then 10 x 1448.
         let mut bytes = vec![1, 1, 52, 0, 0xa8, 0x05, 0, 0, 0, 0];
         bytes.extend(v4(0, 52 + 14_480));
         let frame = Frame::from_device(&bytes, true, Vec::new());

@@ -1,5 +1,5 @@
-//! The hosts of a lab: a network namespace each, which a thread keeps alive. Nothing has a name in the file system:
-//! when the process ends in any way, the kernel removes namespaces, devices and routes.
+//! Hosts are network namespaces that threads keep alive. None has a name in the file system: the kernel removes all with the
+//! process.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use haul_sys::namespace;
 use crate::netem::{Namespaces, NetemError, WIRES};
 use crate::plan::Plan;
 
-/// The hosts of one lab.
+/// A lab's hosts.
 pub struct Hosts {
     hosts: Vec<Host>,
 }
@@ -25,30 +25,28 @@ struct Host {
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Hosts {
-    /// Makes an empty namespace for every host of the plan.
+    /// Makes an empty namespace for every host.
     pub fn make(plan: &Plan) -> io::Result<Hosts> {
         let hosts = plan.hosts.iter().enumerate().map(|(number, host)| Host::make(number, &host.name));
         Ok(Hosts { hosts: hosts.collect::<io::Result<_>>()? })
     }
 
-    /// Runs `work` on the host's own thread: its sockets and devices are this host's.
+    /// Runs `work` on the host's thread, so sockets and devices are the host's.
     ///
     /// # Panics
-    /// When there is no such host, and when `work` panics.
+    /// The host does not exist, or `work` panics.
     pub fn enter<T: Send + 'static>(&self, host: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = sync_channel(1);
         let job: Job = Box::new(move || {
-            // The caller may be gone; then the result is dropped.
             let _ = sender.send(work());
         });
         self.host(host).jobs.send(job).expect("the thread of a host lives as long as the lab");
         result.recv().expect("the work panicked on its host")
     }
 
-    /// Starts a command on a host, with only the rights of its user.
+    /// Starts a command on a host, with only its user's rights.
     pub fn spawn(&self, host: &str, mut command: Command) -> io::Result<Child> {
         self.enter(host, move || {
-            // A new thread gives up its rights; the host's thread keeps them.
             let spawner = std::thread::Builder::new().name("spawn".into()).spawn(move || {
                 namespace::drop_ambient_capabilities()?;
                 command.spawn()
@@ -57,7 +55,7 @@ impl Hosts {
         })
     }
 
-    /// Runs a setup program on the host with all rights of the lab, and returns its output. An error has its message.
+    /// Runs a setup program with all rights, and returns its output, also in an error.
     pub fn set_up(&self, host: &str, program: &str, args: &[&str], input: &str) -> io::Result<String> {
         let mut command = Command::new(program);
         command.args(args);
@@ -65,17 +63,17 @@ impl Hosts {
         self.enter(host, move || run_to_end(&program, command, &input))
     }
 
-    /// The name of this host for `ip link set ... netns`.
+    /// The name of the host for `ip link set ... netns`.
     pub fn reference(&self, host: &str) -> String {
         format!("/proc/{}/task/{}/ns/net", std::process::id(), self.host(host).thread_id)
     }
 
-    /// The file like `/proc/net/dev` that counts what this host's devices carry.
+    /// A file like `/proc/net/dev` for this host.
     pub fn device_counters(&self, host: &str) -> PathBuf {
         format!("/proc/{}/task/{}/net/dev", std::process::id(), self.host(host).thread_id).into()
     }
 
-    /// Names, in the order of the plan.
+    /// Names in the plan's order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.hosts.iter().map(|host| host.name.as_str())
     }
@@ -88,7 +86,7 @@ impl Hosts {
 impl Namespaces for Hosts {
     fn run(&self, host: &str, program: &str, args: &[&str]) -> Result<String, NetemError> {
         let result = match host {
-            // The middle of the wires lies in the lab's own namespace.
+            // The middle of wires lies in the lab's namespace.
             WIRES => {
                 let mut command = Command::new(program);
                 command.args(args);
@@ -113,7 +111,7 @@ impl Namespaces for Hosts {
     }
 }
 
-/// Other programs find the namespace by the name of the host's thread.
+/// Other programs find the namespace by the thread's name.
 pub fn thread_name(number: usize) -> String {
     format!("host-{number}")
 }

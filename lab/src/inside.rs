@@ -1,4 +1,4 @@
-//! The processes inside the sandbox: process 1, which only waits, and the lab with its command.
+//! Inside the sandbox: process 1, and the lab with its command.
 
 use std::fs;
 use std::io;
@@ -20,8 +20,7 @@ use crate::request::{CalibrateJob, LabJob, Request, Task, Word};
 use crate::sandbox;
 use crate::topology::Topology;
 
-/// Process 1 of the sandbox. It starts the lab, reaps orphans, and ends with the lab; then the kernel kills what
-/// remains.
+/// Process 1 of the sandbox starts the lab, reaps orphans, and ends with the lab.
 pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
     let program = std::env::current_exe().map_err(|cause| os("find our own program", cause))?;
     let lab = Command::new(program).arg("lab").arg(request).spawn().map_err(|cause| os("start the lab", cause))?;
@@ -39,7 +38,7 @@ pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
     }
 }
 
-/// Makes the network and does the task. `tell` prints lines for the user meanwhile.
+/// Makes the network and does the task; `tell` prints lines meanwhile.
 pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabError> {
     // Ctrl-C reaches the command through the terminal; the lab ends after it.
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -70,7 +69,6 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
     Ok(Ended { code, text, figures })
 }
 
-/// Measures labs one after the other. The caller makes a table of the lines of JSON.
 fn calibrate(
     request: &Request,
     job: &CalibrateJob,
@@ -104,8 +102,7 @@ fn make(request: &Request, topology: &str, names: &Path, tell: &mut dyn FnMut(&s
     Ok(lab)
 }
 
-/// Makes the names of hosts resolve in the lab only: the mount namespace is the lab's own. Returns the file of names,
-/// which is filled when the hosts are known.
+/// Makes hosts' names resolve in the lab. Returns their file, filled later.
 fn resolve_names(request: &Request) -> Result<PathBuf, LabError> {
     let file = request.directory.join("hosts");
     fs::write(&file, "").map_err(|cause| os("write the names of the hosts", cause))?;
@@ -130,7 +127,7 @@ fn command(lab: &Lab, host: &str, words: &[Word], interrupted: &AtomicBool) -> R
     wait(&mut child, interrupted).map_err(failed)
 }
 
-/// Starts a command that the main command needs on another host. It ends with the lab.
+/// Starts a command on another host, which ends with the lab.
 fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
     let mut command = Command::new("sh");
     command.args(["-c", line]).env("HAUL_LAB_HOST", host).stdin(Stdio::null());
@@ -141,7 +138,7 @@ fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
         && hosts.enter(host, || programs::listening_ports("/proc/thread-self")).is_empty()
     {
         if let Some(status) = child.try_wait().map_err(failed)? {
-            // A daemon leaves its first process. Any other early end is a failure.
+            // A daemon leaves its first process with success.
             if !status.success() {
                 return Err(failed(io::Error::other(format!("it ended on {host} with {status}"))));
             }
@@ -152,7 +149,6 @@ fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
     Ok(())
 }
 
-/// After an interruption the command gets some time to end, and is then killed.
 fn wait(child: &mut Child, interrupted: &AtomicBool) -> io::Result<ExitStatus> {
     let mut since = None;
     loop {
@@ -165,7 +161,6 @@ fn wait(child: &mut Child, interrupted: &AtomicBool) -> io::Result<ExitStatus> {
                 child.kill()?;
             }
         }
-        // The standard library cannot wait for a child with a limit.
         std::thread::sleep(CHILD_CHECK);
     }
 }
@@ -180,11 +175,9 @@ fn code(status: WaitStatus) -> ExitCode {
     ExitCode::from(status.exit_status().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// How long a command may take to end after Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a companion may take to listen. A companion that never listens costs this much.
+/// The cost of a companion that never listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(2);
 
-/// How often to check whether the command has ended.
 const CHILD_CHECK: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! A running network: hosts, links of any engine, traffic, and timed events.
+//! A running network: hosts, links of any engine, traffic, timed events.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,9 +22,9 @@ use crate::plan::Plan;
 use crate::topology::Topology;
 use crate::traffic::Traffic;
 
-/// Hosts and links that live until this is dropped.
+/// Hosts and links that live until dropped.
 pub struct Lab {
-    // In the order of their end: the links close their devices while the hosts still exist.
+    // Order of their end: links close devices while hosts still exist.
     traffic: Option<Traffic>,
     links: Links,
     hosts: Arc<Hosts>,
@@ -37,12 +37,12 @@ pub struct Lab {
 
 enum Links {
     Emulated(Network),
-    /// Links of the kernel. Dropping the sender ends the thread of the events.
+    /// Dropping the sender ends the events' thread.
     Netem(Mutex<Option<Sender<()>>>),
 }
 
 impl Lab {
-    /// Makes everything. `names` is the file that lies over `/etc/hosts`.
+    /// Makes everything; `names` lies over `/etc/hosts`.
     pub fn make(
         topology: &Topology,
         engine: Engine,
@@ -70,12 +70,11 @@ impl Lab {
     /// Starts the traffic.
     pub fn start_traffic(&mut self) -> io::Result<()> {
         self.traffic = Some(Traffic::start(&self.topology, &self.plan, &self.hosts)?);
-        // Forgets faults from the time when the lab was made.
         let _ = self.fault();
         Ok(())
     }
 
-    /// Notes that the command begins: the times of events count from now. A second call changes nothing.
+    /// The command begins: events count from the first call.
     pub fn begin(&self) -> io::Result<()> {
         match &self.links {
             Links::Emulated(network) => network.begin(),
@@ -95,7 +94,6 @@ impl Lab {
                         if stopped.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
                             return;
                         }
-                        // A link that is gone needs no event.
                         let _ = netem::apply_event(&*hosts, &topology, &plan, event);
                     }
                 })?;
@@ -105,7 +103,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures the lab itself, until it is done or interrupted.
+    /// Measures the lab until done or interrupted.
     pub fn calibrate(&mut self, interrupted: &Arc<AtomicBool>) -> io::Result<Table> {
         let effort = match self.engine {
             Engine::Emulated => Effort::EMULATED,
@@ -123,19 +121,19 @@ impl Lab {
         Ok(table)
     }
 
-    /// Starts a command on a host, with only the rights of its user.
+    /// Starts a command on a host, with only its user's rights.
     pub fn spawn(&self, host: &str, command: Command) -> io::Result<Child> {
         self.hosts.spawn(host, command)
     }
 
-    /// The namespaces of the hosts.
+    /// The hosts' namespaces.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// The reason why measurements since the last call are invalid.
+    /// Why measurements since the last call are invalid.
     pub fn fault(&self) -> Option<String> {
-        // Both are asked, so that their answers belong to this call.
+        // Asking both makes their answers belong to this call.
         let emulator = match &self.links {
             Links::Emulated(network) => network.fault(),
             Links::Netem(_) => None,
@@ -144,7 +142,7 @@ impl Lab {
         emulator.or(traffic).or_else(|| self.disbelief.clone())
     }
 
-    /// The counters of the links so far, as lines.
+    /// The links' counters so far, as lines.
     pub fn figures(&self) -> Vec<String> {
         match &self.links {
             Links::Emulated(network) => network.figures(),
@@ -155,7 +153,7 @@ impl Lab {
         }
     }
 
-    /// Settings that hosts could not be given, in words.
+    /// Settings that hosts lack, in words.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
@@ -170,7 +168,7 @@ impl Drop for Lab {
     }
 }
 
-/// Lines of `/etc/hosts`. The machine's own name must resolve: some servers do not start otherwise.
+/// Lines of `/etc/hosts`. Some servers need the machine's own name.
 fn names_of(plan: &Plan) -> String {
     let mut names = plan.hosts_file();
     let uname = rustix::system::uname();

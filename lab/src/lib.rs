@@ -1,9 +1,8 @@
 //! A network in a box: hosts are network namespaces, links are emulated, and any command runs in it.
 //!
-//! `units`, `topology` and `plan` describe the network. `shape` decides what happens to each packet, with time and
-//! chance as arguments. `hosts`, `network` and `emulator` make the network real within the `sandbox`, `netem` and `uml`
-//! inside another kernel. `calibrate` measures it, `experiment` compares tools in it. The lab knows nothing of haul: it
-//! runs built programs and reads their output.
+//! `units`, `topology` and `plan` describe the network; `shape` decides each packet's fate. `hosts`, `network` and
+//! `emulator` make it real within the `sandbox`, `netem` and `uml` inside another kernel. `calibrate` measures it,
+//! `experiment` compares tools in it. The lab knows nothing of haul: it runs built programs and reads their output.
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -27,7 +27,7 @@ use haul_lab::{experiments, inside, limits, progress, sandbox};
 fn main() -> ExitCode {
     match run(Typed::parse().action) {
         Ok(code) => code,
-        // A reader that closes our output early, such as `head`, is no error.
+        // A reader such as `head` may close our output early.
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             note(&error.to_string());
@@ -44,14 +44,13 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Prints to standard output.
 fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// Prints a message for the user beside the output. A missing reader is no error.
+/// Prints a message; a missing reader is no error.
 fn note(line: &str) {
     let _ = writeln!(io::stderr(), "haul-lab: {line}");
 }
@@ -107,7 +106,6 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Makes the lab inside the sandbox, and does its task.
 fn lab(request: &str) -> Result<ExitCode, Failure> {
     let ended = inside::lab(&Request::from_json(request)?, &mut note)?;
     print(&ended.text)?;
@@ -117,7 +115,6 @@ fn lab(request: &str) -> Result<ExitCode, Failure> {
     Ok(ended.code)
 }
 
-/// Runs all labs with one engine after the other, and compares the engines.
 fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
     let labs = match &typed.topology {
         Some(path) => vec![LabJob { asked: vec![path.display().to_string()], topology: read(path)? }],
@@ -126,7 +123,6 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
     if labs.len() > limits::MAX_CELLS {
         return Err(format!("{} labs are too many for one table: at most {}", labs.len(), limits::MAX_CELLS).into());
     }
-    // The lab with the most bytes in flight: a guest needs enough memory for it.
     let mut largest = (0, String::new());
     for lab in &labs {
         let topology = Topology::parse(&lab.topology)?;
@@ -195,7 +191,7 @@ fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
     let spec = experiments::prepare(&job)?;
     let mut engine = typed.engine;
     engine.engine = engine.engine.or(spec.engine.as_deref().and_then(Engine::from_word));
-    // A guest has a /dev/shm of its own, which ends with it.
+    // A guest's /dev/shm ends with it.
     let is_here = engine.engine.unwrap_or_default() == Engine::Emulated || typed.work.is_some();
     let work = is_here.then(|| OwnDirectory::for_work(&job.work)).transpose()?;
     if let Some(work) = &work {
@@ -246,7 +242,6 @@ fn start(mut request: Request, engine: &EngineArgs, kept: Option<&mut Vec<u8>>) 
         None => &mut ours,
     };
     match uml::run(&what, &stop, stdout, &mut io::stderr().lock()) {
-        // After Ctrl-C the user knows the reason.
         Err(UmlError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
         ended => Ok(ExitCode::from(ended?.code())),
     }
@@ -256,7 +251,6 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?)
 }
 
-/// Replaces this process by the command in the other lab.
 fn enter(exec: &ExecArgs) -> Result<ExitCode, Failure> {
     let running = sandbox::running();
     let wanted = |lab: &&sandbox::Running| {
@@ -288,8 +282,8 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
-/// Data and copies of experiments lie in memory, so that no disk is measured.
+/// Data lies in memory, so no disk is measured.
 const WORK: &str = "/dev/shm";
 
-/// The status for a failure of the lab itself, as in env(1) and timeout(1). Lower statuses are those of commands.
+/// The lab itself failed, as in env(1) and timeout(1); commands have lower statuses.
 const EXIT_FAILED: u8 = 125;

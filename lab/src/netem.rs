@@ -1,22 +1,18 @@
-//! Makes the wires of a plan from parts of the kernel: veth pairs and the netem qdisc of `tc`.
+//! Makes a plan's wires from the kernel's veth pairs and the netem qdisc of `tc`.
 //!
-//! The middle of a wire lies in a namespace of its own, [`WIRES`], as the middle of a real wire lies outside both
-//! hosts:
+//! A wire's middle lies in a namespace of its own, [`WIRES`], outside both hosts:
 //!
 //! ```text
 //! client: eth0 ======= w0.0 --redirect--> [netem: rate, queue, delay, loss] w0.1 ======= eth0 :server
 //!                      w0.0 [netem] <--redirect-- w0.1
 //! ```
 //!
-//! So a full queue drops packets without telling the sender's own stack, a host may have any qdisc on its device, and a
-//! host sees a plain Ethernet device. With DiffServ, or with loss or duplication, a second pair stands in the middle:
-//! packets first wait for the rate, then come delay and chance, as in our own emulator. A single netem would apply
-//! chance first: a lost packet would take no time on the wire, and a duplicate would take twice. `qdisc` and `diffserv`
-//! hold the text of the commands, `medium` those for shared segments. This file orders and runs them.
+//! So the sender's stack does not learn of drops, and a host may have any qdisc. With DiffServ, loss or duplication, a second
+//! pair follows, because one netem applies chance before the rate: a lost packet would take no time on the wire, a duplicate
+//! twice. `qdisc`, `diffserv` and `medium` hold the commands' text.
 //!
-//! A shared segment is a hub with one queue: all frames pass one netem of the segment's rate, and all hosts hear them.
-//! **Contention for a half-duplex medium is not modelled**: frames neither collide nor back off, and hosts share one
-//! queue. The shared rate is right, but its division and the delays are wrong. The engine emulated models them.
+//! A shared segment is a hub with one netem, and all hosts hear it. **Contention for a half-duplex medium is not modelled**:
+//! the shared rate is right, its division and the delays are wrong. The engine emulated is right.
 
 mod diffserv;
 mod medium;
@@ -32,36 +28,34 @@ pub use diffserv::FourRates;
 pub use step::{NetemError, Step, WIRES};
 use step::{middle, redirect, up};
 
-/// Where commands of the host's own tools (ip, tc, sysctl) run.
+/// Runs the host's own tools (ip, tc, sysctl).
 pub trait Namespaces {
-    /// Runs a program to its end inside the host's network namespace; `Err` with its stderr if it fails. `host` may be
-    /// [`WIRES`].
+    /// Runs a program in the host's network namespace, or in [`WIRES`]; `Err` has its stderr.
     fn run(&self, host: &str, program: &str, args: &[&str]) -> Result<String, NetemError>;
-    /// The name of this host's namespace for `ip link set X netns ...`: a process id, a name or a path.
+    /// The namespace for `ip link set X netns ...`: a process id, name or path.
     fn reference(&self, host: &str) -> String;
 }
 
-/// Makes all wires. The namespaces exist and are empty; the devices get addresses afterwards.
+/// Makes all wires between empty namespaces; addresses follow.
 pub fn make_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) -> Result<(), NetemError> {
     let seed = seed_of(namespaces, topology)?;
     run_all(namespaces, &wires(topology, plan, seed, &|host| namespaces.reference(host))?)
 }
 
-/// Removes the middle of all wires, and so the hosts' devices. The kernel removes an ended namespace only later, and
-/// until then the next point of a sweep could not use the names.
+/// Removes the wires' middle, and so the hosts' devices: a removed namespace keeps names for a while.
 pub fn remove_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) {
     let Ok(steps) = wires(topology, plan, None, &|host| namespaces.reference(host)) else { return };
     for step in steps {
         if let [link, add, name, ..] = &step.args[..]
             && (link == "link" && add == "add")
         {
-            // The other end of a pair goes with the first end.
+            // A pair's other end goes with it.
             let _ = namespaces.run(&step.host, "ip", &["link", "del", name]);
         }
     }
 }
 
-/// Makes the event with this index of [`Topology::events`] happen. All earlier events must have happened.
+/// Makes this event of [`Topology::events`] happen, after all earlier ones.
 pub fn apply_event(
     namespaces: &dyn Namespaces,
     topology: &Topology,
@@ -72,14 +66,14 @@ pub fn apply_event(
     run_all(namespaces, &event_steps(topology, plan, event, seed))
 }
 
-/// Indices of [`Topology::events`] by time; events of one moment keep their order.
+/// Indices of [`Topology::events`] by time, in stable order.
 pub fn events_in_order(topology: &Topology) -> Vec<usize> {
     let mut order: Vec<usize> = (0..topology.events.len()).collect();
     order.sort_by_key(|&event| topology.events[event].at);
     order
 }
 
-/// Runs commands one after the other, up to the first failure.
+/// Runs commands up to the first failure.
 pub fn run_all(namespaces: &dyn Namespaces, steps: &[Step]) -> Result<(), NetemError> {
     for step in steps {
         let args: Vec<&str> = step.args.iter().map(String::as_str).collect();
@@ -88,7 +82,7 @@ pub fn run_all(namespaces: &dyn Namespaces, steps: &[Step]) -> Result<(), NetemE
     Ok(())
 }
 
-/// All commands that make the wires, with the names that `ip` has for the namespaces.
+/// All commands that make the wires, with `ip`'s names of namespaces.
 pub fn wires(
     topology: &Topology,
     plan: &Plan,
@@ -97,7 +91,6 @@ pub fn wires(
 ) -> Result<Vec<Step>, NetemError> {
     let mut steps = Vec::new();
     for (number, wire) in plan.wires.iter().enumerate() {
-        // Each end is a pair: the host's device, and a device in the middle.
         for (end, &(host, device)) in wire.ends.iter().enumerate() {
             let (host, device) = (&plan.hosts[host], &plan.hosts[host].devices[device]);
             let (ours, mtu, mac) = (middle(number, end), device.mtu, hardware_address(number, end));
@@ -123,7 +116,7 @@ pub fn wires(
     Ok(steps)
 }
 
-/// Fate, queue and rate apply to packets, and not to a sender's segments of 64 KiB, unless segments pass whole.
+/// Queue, rate and fate apply to packets, not to segments of 64 KiB, unless segments pass whole.
 fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
     if let WireKind::Link(link) = plan.wires[wire].kind
         && qdisc::segments_stay_whole(&topology.links[link])
@@ -159,16 +152,13 @@ fn link_steps(wire: usize, link: &LinkSpec, stages: Stages, seed: Option<u64>) -
     steps
 }
 
-/// The number of queues that a packet passes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stages {
-    /// Rate, queue, delay and fate in one netem.
     One,
-    /// Rate and queue, or classes, on the inner pair; then delay and fate.
+    /// Rate and queue, or classes, come first, on the inner pair; then delay and fate.
     RateThenFate,
 }
 
-/// The number of queues, the same before and after the link's events.
 fn stages(topology: &Topology, link: &LinkSpec) -> Stages {
     let happens = |share: Option<Probability>| share.is_some_and(|share| !share.is_never());
     let name = link.name();
@@ -184,18 +174,13 @@ fn stages(topology: &Topology, link: &LinkSpec) -> Stages {
     }
 }
 
-/// The state of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// The direction is new.
     Made,
-    /// The direction carries packets as described now.
     Up,
-    /// The direction loses all packets.
     Down,
 }
 
-/// The queues of one direction: to end 1 or to end 0.
 fn direction_steps(
     wire: usize,
     link: &LinkSpec,
@@ -207,7 +192,6 @@ fn direction_steps(
     let down = change == Change::Down;
     let direction = if towards == 1 { link.forth() } else { link.back() };
     let device = middle(wire, towards);
-    // Each direction has its own random numbers.
     let seed = seed.map(|seed| seed.wrapping_mul(1009).wrapping_add((2 * wire + towards) as u64));
     let one_way = OneWay::new(link, direction.clone(), down, seed);
     let mut lines = Vec::new();
@@ -225,7 +209,6 @@ fn direction_steps(
             lines.extend(one_way.after_the_rate(&device, down));
         }
         (Stages::RateThenFate, None) => {
-            // A link that is down loses new packets; waiting packets leave normally.
             lines.push(one_way.rate_alone(&entrance));
             lines.extend(one_way.after_the_rate(&device, false));
         }
@@ -241,20 +224,17 @@ pub fn event_steps(topology: &Topology, plan: &Plan, event: usize, seed: Option<
     let number = plan.wires.iter().position(|wire| &wire.name == name && matches!(wire.kind, WireKind::Link(_)));
     let Some((link, number)) = link.zip(number) else { return Vec::new() };
     let change = if down { Change::Down } else { Change::Up };
-    // The initial state; the topology has the events to come.
     let stages =
         topology.links.iter().find(|made| &made.name() == name).map_or(Stages::One, |made| stages(topology, made));
     let mut steps = direction_steps(number, &link, stages, 1, change, seed);
     steps.extend(direction_steps(number, &link, stages, 0, change, seed));
     if let Some(unplugged) = topology.events[event].unplugged {
-        // The host's device is the other end of the pair, and loses its carrier with this end.
         let state = if unplugged { "down" } else { "up" };
         steps.extend([0, 1].map(|end| Step::new(WIRES, "ip", format!("link set dev {} {state}", middle(number, end)))));
     }
     steps
 }
 
-/// The link after an event, and whether it is down.
 fn link_after(topology: &Topology, event: usize) -> (Option<LinkSpec>, bool) {
     let name = &topology.events[event].link;
     let mut link = topology.links.iter().find(|link| &link.name() == name).cloned();
@@ -274,7 +254,7 @@ fn link_after(topology: &Topology, event: usize) -> (Option<LinkSpec>, bool) {
     (link, down)
 }
 
-/// An event changes both directions alike. The queue keeps its size in bytes.
+/// Changes both directions alike; the queue keeps its bytes.
 fn change(link: &mut LinkSpec, event: &EventSpec) {
     let rtt = link.rtt();
     let (mut forth, mut back) = (link.forth(), link.back());
@@ -296,13 +276,12 @@ fn inner(wire: usize, end: usize) -> String {
     format!("w{wire}.{end}i")
 }
 
-/// The hardware address of the device at this end of a wire, locally administered, so that hosts of a link need not ask
-/// for it.
+/// Known addresses, locally administered, save hosts from asking.
 pub fn hardware_address(wire: usize, end: usize) -> String {
     format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
 }
 
-/// The topology's seed, if `tc` can give it to netem: since iproute2 6.7. With an older `tc` the kernel chooses.
+/// iproute2 6.7 and later give netem a seed; otherwise the kernel chooses.
 fn seed_of(namespaces: &dyn Namespaces, topology: &Topology) -> Result<Option<u64>, NetemError> {
     let version = namespaces.run(WIRES, "tc", &["-V"])?;
     Ok(takes_seed(&version).then_some(topology.seed))
@@ -400,7 +379,7 @@ server: ip link set dev eth0 gso_max_segs 1
 ");
     }
 
-    /// A lost packet takes its time on the wire, and the copy of a duplicated one takes none: as in our own emulator.
+    /// A lost packet takes its time on the wire, a duplicate none, as in our emulator.
     #[test]
     fn chance_begins_behind_the_rate() {
         for more in ["loss = '1%'", "burst = { loss = '1%', length = 3 }", "duplicate = '1%'", "back = { loss = '1%' }"]

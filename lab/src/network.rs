@@ -1,4 +1,4 @@
-//! Makes a planned network with TUN devices and our own emulator.
+//! Makes a planned network of TUN devices.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,7 +19,7 @@ use crate::shape::{Counters, Direction, LinkChange, Nanos, Segment};
 use crate::topology::{DirectionSpec, Topology};
 use crate::units::{Size, Time};
 
-/// A network that runs until it is dropped.
+/// A network that runs until dropped.
 pub struct Network {
     stop: Arc<AtomicBool>,
     wires: Vec<(String, Arc<Watched>)>,
@@ -29,7 +29,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes the devices in the hosts and starts the emulator. `captures`: links and files.
+    /// Makes the devices and starts the emulator. `captures`: links and files.
     pub fn start(
         topology: &Topology,
         plan: &Plan,
@@ -55,20 +55,18 @@ impl Network {
             let stop = Arc::clone(&network.stop);
             let name = format!("wire-{}", network.threads.len());
             network.threads.push(std::thread::Builder::new().name(name).spawn(move || {
-                // The thread ends early only if a device is gone, at the end of the lab.
                 drop(wire.run(clock, &stop));
             })?);
         }
         Ok(network)
     }
 
-    /// Notes that the command begins: the times of events count from now.
+    /// The command begins: times of events count from now.
     pub fn begin(&self) {
-        // A second begin changes nothing.
         let _ = self.began.set(self.clock.now());
     }
 
-    /// The counters of each wire so far, one line for each direction.
+    /// Counters so far, a line for each direction.
     pub fn figures(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, watched) in &self.wires {
@@ -79,7 +77,7 @@ impl Network {
         lines
     }
 
-    /// The reason why measurements since the last call are invalid.
+    /// Why measurements since the last call are invalid.
     pub fn fault(&self) -> Option<String> {
         let mut fault = None;
         for (name, watched) in &self.wires {
@@ -111,7 +109,6 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The panic hook has reported a panic.
             let _ = thread.join();
         }
     }
@@ -131,7 +128,7 @@ impl Parts<'_> {
                 let link = &self.topology.links[index];
                 let changes_bits = |direction: DirectionSpec| direction.corrupt.is_some_and(|share| !share.is_never());
                 match (changes_bits(link.forth()) || changes_bits(link.back()), link.has_large_segments()) {
-                    // The receiver finds a changed bit by the checksum, so packets need one.
+                    // The receiver finds a changed bit by its checksum.
                     (true, _) => Offload::None,
                     (false, true) => Offload::Segmentation,
                     (false, false) => Offload::Checksum,
@@ -172,7 +169,6 @@ impl Parts<'_> {
     }
 }
 
-/// The bytes in flight on a full link must fit.
 fn check_held(link: &str, direction: &DirectionSpec) -> io::Result<()> {
     let Some(rate) = direction.rate else { return Ok(()) };
     let spread = direction.spread.unwrap_or_default().0 * limits::SPREADS_MOST;
@@ -200,11 +196,9 @@ fn changes(topology: &Topology, link: &str) -> VecDeque<Change> {
     changes.into()
 }
 
-/// The receiver of a packet on a segment: the station with its address, or the neighbour to which the sender's host
-/// would route it.
+/// The station with the address, or the neighbour to which the sender routes.
 fn routing(plan: &Plan, segment: &WirePlan) -> impl Fn(usize, &Frame) -> Option<usize> + Send + use<> {
     let wire = plan.wires.iter().position(|other| other.name == segment.name);
-    // For each station and each wire, the number of the neighbour.
     let via: Vec<BTreeMap<usize, usize>> = segment
         .ends
         .iter()
@@ -220,7 +214,6 @@ fn routing(plan: &Plan, segment: &WirePlan) -> impl Fn(usize, &Frame) -> Option<
     }
 }
 
-/// The counters of a direction as a line, without those of zero.
 fn line(counters: &Counters) -> String {
     let mut text = format!("{} packets in, {} out", counters.offered, counters.delivered);
     let told = [
@@ -247,6 +240,6 @@ fn about(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// An odd factor, so that wires with neighbouring numbers have unrelated seeds (the increment of SplitMix64).
+/// An odd factor gives neighbouring wires unrelated seeds (the increment of SplitMix64).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const BACK: u64 = 0x5555_5555_5555_5555;

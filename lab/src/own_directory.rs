@@ -1,7 +1,6 @@
-//! Directories that are removed at the end of their process, or else by the next lab.
+//! Directories removed at their process's end, or else by the next lab.
 //!
-//! The name has the process id of the owner, who locks a file in it. The lock ends with the owner in any case, so a
-//! later process with the same id is not taken for the owner.
+//! The name has the owner's process id. The owner's lock ends with it, so a reused id is not the owner.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -11,34 +10,32 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::file;
 
-/// The directory or a file in it cannot be made.
+/// A directory or its file could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the lab's files in {path}: {cause}")]
 pub struct OwnDirectoryError {
-    /// The file or directory.
+    /// The path.
     pub path: PathBuf,
     /// The cause.
     pub cause: io::Error,
 }
 
-/// A directory that is removed when this is dropped.
+/// A directory removed on drop.
 #[derive(Debug)]
 pub struct OwnDirectory {
     path: PathBuf,
-    /// Locked as long as this lives.
     _lock: File,
 }
 
 impl OwnDirectory {
-    /// Makes one for data and copies, in a directory that others may use: servers that give up their rights must reach
-    /// it.
+    /// Makes one for data, open to servers without rights.
     pub fn for_work(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         fs::create_dir_all(parent).map_err(|cause| failed(parent, cause))?;
         drop(those_alive(parent, WORK));
         OwnDirectory::make(parent, WORK, 0o755)
     }
 
-    /// Makes one for the files of a lab, below a directory of this user alone.
+    /// Makes one for a lab's files, below a directory of this user alone.
     pub(crate) fn for_lab(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|cause| failed(parent, cause))?;
         // In a shared directory, another user may have made it first.
@@ -50,7 +47,7 @@ impl OwnDirectory {
         OwnDirectory::make(parent, LAB, 0o700)
     }
 
-    /// The path of the directory.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -61,7 +58,7 @@ impl OwnDirectory {
             DirBuilder::new().mode(0o700).create(&path)?;
             // The umask cuts the mode of creation.
             fs::set_permissions(&path, Permissions::from_mode(mode))?;
-            // The lock file gets its name after it is locked: a lab that finds it unlocked may remove everything.
+            // An unlocked lock file means removal, so the file gets its name when locked.
             let unnamed = path.join("lock-to-be");
             let lock = File::create(&unnamed)?;
             file::try_lock(lock.as_fd())?;
@@ -77,13 +74,11 @@ impl OwnDirectory {
 
 impl Drop for OwnDirectory {
     fn drop(&mut self) {
-        // The next lab removes the rest.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// The owners of running labs below their common directory, and their directories. Directories of dead owners are
-/// removed.
+/// The owners of running labs and their directories. Those of dead owners are removed.
 pub(crate) fn labs_alive(parent: &Path) -> Vec<(u32, PathBuf)> {
     those_alive(parent, LAB)
 }
@@ -95,7 +90,6 @@ fn those_alive(parent: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
         let owner = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok());
         let Some(owner) = owner.filter(|_| is_ours(&path)) else { continue };
         match is_orphaned(owner, &path) {
-            // The owner was killed; only files are left of it.
             true => drop(fs::remove_dir_all(&path)),
             false => alive.push((owner, path)),
         }
@@ -103,13 +97,12 @@ fn those_alive(parent: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
     alive
 }
 
-/// Whether the path is a directory of this user, and no link to one.
 fn is_ours(path: &Path) -> bool {
     let ours = rustix::process::getuid().as_raw();
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == ours)
 }
 
-/// Whether there is no such process, or another process has its id: the owner would hold the lock.
+/// Whether the process is gone, or another has its id: the owner would hold the lock.
 fn is_orphaned(owner: u32, directory: &Path) -> bool {
     let lock = File::options().write(true).open(directory.join(LOCK_FILE));
     !Path::new(&format!("/proc/{owner}")).exists()
@@ -120,7 +113,6 @@ fn failed(path: &Path, cause: io::Error) -> OwnDirectoryError {
     OwnDirectoryError { path: path.to_owned(), cause }
 }
 
-/// Prefixes of names, before the process id.
 const WORK: &str = "haul-lab-work-";
 const LAB: &str = "";
 
@@ -152,7 +144,7 @@ mod tests {
     #[test]
     fn a_number_that_another_process_got_is_no_owner() {
         let parent = tempfile::tempdir().unwrap();
-        // The process lives, and holds no lock.
+        // The process lives without a lock.
         let path = parent.path().join(format!("haul-lab-work-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
         assert_eq!(those_alive(parent.path(), WORK).len(), 1, "it may be about to lock");

@@ -1,11 +1,11 @@
-//! Writes packets in the format of tcpdump and Wireshark. Source: draft-ietf-opsawg-pcap; link type 101 is bare IP.
+//! Writes packets for tcpdump (draft-ietf-opsawg-pcap; link type 101 is bare IP).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// A capture file being written.
+/// A capture file.
 #[derive(Debug)]
 pub struct Capture {
     file: BufWriter<File>,
@@ -23,7 +23,7 @@ impl Capture {
         Ok(Capture { file })
     }
 
-    /// Adds one packet; `at` is the time since 1970.
+    /// Adds a packet; `at` counts from 1970.
     pub fn packet(&mut self, at: Duration, ip: &[u8]) -> io::Result<()> {
         let kept = &ip[..ip.len().min(SNAP_BYTES as usize)];
         let s = u32::try_from(at.as_secs()).unwrap_or(u32::MAX);
@@ -35,7 +35,7 @@ impl Capture {
         self.file.write_all(kept)
     }
 
-    /// Writes out what is buffered.
+    /// Writes out the buffer.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.flush()
     }
@@ -43,7 +43,7 @@ impl Capture {
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const LINK_TYPE_RAW_IP: u32 = 101;
-/// Bytes kept of each packet: all headers, and enough to recognise the rest.
+/// All headers, and enough to recognise the rest.
 const SNAP_BYTES: u32 = 256;
 
 #[cfg(test)]

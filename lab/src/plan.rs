@@ -1,44 +1,43 @@
-//! From a topology to devices, addresses and routes. Pure: the same topology gives the same plan.
+//! Makes a topology's devices, addresses and routes.
 //!
-//! Link or segment number n (from 0, links first) has the networks `10.99.n.0/24` and `fd99:0:0:n::/64`. Its hosts are
-//! 1, 2, ... in their order in the topology. A host's name resolves to the address of its first device. Packets take
-//! the fewest hops through routers, and the first link among equal ways.
+//! Link or segment n (from 0, links first) has the networks `10.99.n.0/24` and `fd99:0:0:n::/64`, with hosts 1, 2, ... in
+//! order. A name is its first device's address. Packets take the fewest hops, then the first link.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::topology::{Topology, TopologyError};
 
-/// All parts of the network.
+/// A planned network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The hosts, in the order of [`Topology::hosts`].
+    /// In the order of [`Topology::hosts`].
     pub hosts: Vec<HostPlan>,
-    /// The links, and then the segments.
+    /// The links, then the segments.
     pub wires: Vec<WirePlan>,
 }
 
 /// One host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPlan {
-    /// The name in the topology.
+    /// The name.
     pub name: String,
-    /// The devices, in the order of their wires.
+    /// Devices, by wire.
     pub devices: Vec<Device>,
-    /// Routes to all networks that the host itself is not on.
+    /// Routes to networks that the host is not on.
     pub routes: Vec<Route>,
-    /// The settings by name for `/proc/sys`; dots separate.
+    /// Settings by dotted name, for `/proc/sys`.
     pub sysctls: Vec<(String, String)>,
 }
 
-/// A network device of a host.
+/// A host's network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// `eth0`, `eth1`, ...
     pub name: String,
     /// Index in [`Plan::wires`].
     pub wire: usize,
-    /// The end of the wire: 0 or 1 on a link, the number of the host on a segment.
+    /// 0 or 1 on a link, the host's number on a segment.
     pub end: usize,
     /// The address, in a network of 24 bits.
     pub v4: Ipv4Addr,
@@ -48,10 +47,10 @@ pub struct Device {
     pub mtu: u32,
 }
 
-/// A route to a network of other hosts.
+/// A route to other hosts' network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The network of this wire.
+    /// The wire of that network.
     pub to_wire: usize,
     /// The neighbour's address.
     pub via_v4: Ipv4Addr,
@@ -59,14 +58,14 @@ pub struct Route {
     pub via_v6: Ipv6Addr,
 }
 
-/// A link or a segment.
+/// Link or segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WirePlan {
-    /// The name in the topology.
+    /// The name.
     pub name: String,
-    /// A link, by its index in [`Topology::links`], or a segment, by its index there.
+    /// Which link or segment.
     pub kind: WireKind,
-    /// Index of each host in [`Plan::hosts`], and index of its device there.
+    /// Hosts by index in [`Plan::hosts`], with their devices'.
     pub ends: Vec<(usize, usize)>,
 }
 
@@ -80,7 +79,7 @@ pub enum WireKind {
 }
 
 impl Plan {
-    /// Plans a network. Fails if traffic shall flow between hosts that no router connects.
+    /// Plans a network. Fails if no router connects hosts with traffic.
     pub fn of(topology: &Topology) -> Result<Plan, TopologyError> {
         let mut plan = Plan { hosts: Vec::new(), wires: Vec::new() };
         let mut index = BTreeMap::new();
@@ -121,12 +120,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A host by its name.
+    /// A host by name.
     pub fn host(&self, name: &str) -> Option<&HostPlan> {
         self.hosts.iter().find(|host| host.name == name)
     }
 
-    /// The addresses of the hosts' names, as lines of `/etc/hosts`.
+    /// Names and addresses, as lines of `/etc/hosts`.
     pub fn hosts_file(&self) -> String {
         let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
         for host in &self.hosts {
@@ -163,13 +162,12 @@ impl Plan {
         self.wires.push(WirePlan { name, kind, ends });
     }
 
-    /// Breadth first: the first way found to a network is a shortest one.
+    /// Breadth first, so the first way to a network is a shortest.
     fn routes_from(&self, host: usize, forwards: &[bool]) -> Vec<Route> {
         let mut via: Vec<Option<Route>> = vec![None; self.wires.len()];
         let mut reached_wire = vec![false; self.wires.len()];
         let mut reached_host = vec![false; self.hosts.len()];
         reached_host[host] = true;
-        // A host, and the first neighbour on the way to it.
         let mut queue: VecDeque<(usize, Option<(Ipv4Addr, Ipv6Addr)>)> = VecDeque::from([(host, None)]);
         while let Some((at, first)) = queue.pop_front() {
             for device in &self.hosts[at].devices {

@@ -1,16 +1,16 @@
-//! The paths of programs, and listening ports.
+//! Paths of programs, and listening ports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories of the path, and those for daemons and administrators, which are often missing on the path of a user.
+/// The path, and daemons' directories, which a user's path often lacks.
 pub fn directories() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(sbin).collect()
 }
 
-/// The program of this name; `None` if it is missing.
+/// Finds a program by name.
 pub fn find(name: &str) -> Option<PathBuf> {
     directories().into_iter().map(|directory| directory.join(name)).find(|path| is_program(path))
 }
@@ -21,15 +21,14 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Listening TCP ports in the network namespace of a process, given its directory in `/proc` (proc(5), net/tcp). A
-/// probe would be the first client, and some servers accept only one.
+/// Listening TCP ports of a process's network namespace, by its `/proc` directory (proc(5), net/tcp). Some servers accept
+/// only one client, so no probe.
 pub fn listening_ports(process: &str) -> Vec<u16> {
     const LISTEN: &str = "0A";
     let mut ports = Vec::new();
     for table in ["tcp", "tcp6"] {
         let text = fs::read_to_string(format!("{process}/net/{table}")).unwrap_or_default();
         for line in text.lines().skip(1) {
-            // sl local_address rem_address st ...
             let fields: Vec<&str> = line.split_ascii_whitespace().take(4).collect();
             if let [_, local, _, LISTEN] = fields[..]
                 && let Some(Ok(port)) = local.rsplit(':').next().map(|hex| u16::from_str_radix(hex, 16))

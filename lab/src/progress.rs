@@ -1,7 +1,6 @@
-//! The progress of an experiment for a person: on a terminal a bar with messages above it, in a log only the messages.
+//! An experiment's progress: a bar on a terminal, messages in a log.
 //!
-//! In a guest kernel standard error is a pipe to the user's terminal. So the terminal is looked up outside
-//! ([`terminal_columns`]), and its width travels with the request.
+//! A guest's standard error is a pipe, so the terminal's width ([`terminal_columns`]) travels with the request.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use crate::experiment::RunEvent;
 
-/// Columns of the terminal behind standard error; `None` for a file or a pipe.
+/// Columns of standard error's terminal, if any.
 pub fn terminal_columns() -> Option<u16> {
     let stderr = io::stderr();
     let size = rustix::termios::isatty(&stderr).then(|| rustix::termios::tcgetwinsize(&stderr).ok())?;
@@ -20,15 +19,15 @@ pub fn terminal_columns() -> Option<u16> {
     Some(size.map_or(0, |size| size.ws_col)).map(|columns| if columns == 0 { FALLBACK_COLUMNS } else { columns })
 }
 
-/// Shows the events of one experiment.
+/// Shows an experiment's events.
 pub struct Progress<'a> {
     bar: ProgressBar,
     tell: &'a mut dyn FnMut(&str),
 }
 
 impl<'a> Progress<'a> {
-    /// With a width: a bar on a terminal. Without: lines for `tell`. `beats`: the bar's clock moves between events,
-    /// which is impossible where time is skipped.
+    /// With `columns` a bar, otherwise lines for `tell`. `beats` moves the bar's clock between events, if time is not
+    /// skipped.
     pub fn new(columns: Option<u16>, beats: bool, tell: &'a mut dyn FnMut(&str)) -> Progress<'a> {
         let bar = match columns {
             Some(columns) => bar(Ansi { columns, out: Mutex::new(Box::new(io::stderr())) }, beats),
@@ -98,7 +97,7 @@ fn line(event: &RunEvent<'_>) -> Option<String> {
     })
 }
 
-/// A terminal at the other end of a pipe, driven by ECMA-48, which all terminals understand.
+/// A terminal behind a pipe, driven by ECMA-48, which all terminals understand.
 struct Ansi {
     columns: u16,
     out: Mutex<Box<dyn Write + Send>>,
@@ -109,7 +108,6 @@ impl Ansi {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Zero would mean one.
     fn moved(&self, n: usize, letter: char) -> io::Result<()> {
         if n == 0 { Ok(()) } else { write!(self.out(), "\x1b[{n}{letter}") }
     }
@@ -143,7 +141,7 @@ impl TermLike for Ansi {
     }
 
     fn write_line(&self, text: &str) -> io::Result<()> {
-        // The terminal may be in raw mode at this end of the pipe, so we return the carriage.
+        // The terminal may be in raw mode, so we return the carriage.
         write!(self.out(), "{text}\r\n")
     }
 
@@ -160,7 +158,6 @@ impl TermLike for Ansi {
     }
 }
 
-/// The width for a terminal that does not tell its own.
 const FALLBACK_COLUMNS: u16 = 80;
 const DRAWS_PER_S: u8 = 10;
 const BEAT: Duration = Duration::from_secs(1);

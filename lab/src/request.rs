@@ -1,4 +1,4 @@
-//! The task of a lab on its way from the command line into the sandbox: a file in the lab's own directory.
+//! A lab's task for the sandbox, as a file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,29 +15,29 @@ use crate::engine::Engine;
 pub struct Request {
     /// TOML of [`crate::topology::Topology`].
     pub topology: String,
-    /// The engine that carries the packets.
+    /// The engine.
     #[serde(default)]
     pub engine: Engine,
-    /// The host of the command.
+    /// The command's host.
     pub host: String,
-    /// The act there.
+    /// The task.
     pub task: Task,
-    /// Hosts, and the commands that are started there first by `sh -c`.
+    /// Commands for `sh -c`, started first on these hosts.
     #[serde(default)]
     pub with: Vec<(String, String)>,
-    /// Links by name, and the capture files of their packets.
+    /// Capture files by link.
     #[serde(default)]
     pub captures: BTreeMap<String, PathBuf>,
-    /// Print the counters of each wire at the end.
+    /// Prints the wires' counters at the end.
     #[serde(default)]
     pub figures: bool,
-    /// Width of the user's terminal; `None` without a terminal.
+    /// The terminal's width, if any.
     #[serde(default)]
     pub terminal_columns: Option<u16>,
-    /// The most bytes of files in memory, for the size of a guest.
+    /// The most bytes of files in memory, for a guest's size.
     #[serde(default)]
     pub file_bytes: u64,
-    /// The directory of this lab.
+    /// The lab's directory.
     pub directory: PathBuf,
 }
 
@@ -45,11 +45,11 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// A command with its arguments.
+    /// A command with arguments.
     Command(Vec<Word>),
-    /// Labs that measure themselves, one after the other. Prints a line of JSON for each.
+    /// Labs that measure themselves, with a line of JSON each.
     Calibrate(CalibrateJob),
-    /// An experiment: labs one after the other.
+    /// An experiment.
     Experiment(Box<ExperimentJob>),
 }
 
@@ -58,53 +58,53 @@ pub enum Task {
 pub struct CalibrateJob {
     /// The labs in order.
     pub labs: Vec<LabJob>,
-    /// The most measurements of each lab until its values are right.
+    /// The most measurements of each lab.
     pub tries: u32,
 }
 
-/// A lab to be calibrated.
+/// A lab to calibrate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabJob {
-    /// The parameters in which it differs from the others, in words.
+    /// The lab's own parameters, in words.
     pub asked: Vec<String>,
     /// TOML of [`crate::topology::Topology`].
     pub topology: String,
 }
 
-/// An experiment and how it is to be run.
+/// An experiment and its options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentJob {
-    /// The name of a built-in experiment, or a file.
+    /// A built-in name, or a file.
     pub experiment: String,
-    /// Where results go.
+    /// The directory of results.
     pub results: PathBuf,
-    /// The results of the run to continue.
+    /// The results to continue.
     pub resume: Option<PathBuf>,
     /// The directory for data and copies.
     pub work: PathBuf,
-    /// Overrides the number of repetitions.
+    /// Sets the repetitions.
     pub repeat: Option<u32>,
-    /// The only tools to run; empty: all.
+    /// Tools to run; empty: all.
     pub tools: Vec<String>,
-    /// Overrides the data: files, and bytes of each.
+    /// Sets the data: files, and bytes of each.
     pub data: Option<(u64, u64)>,
-    /// The haul to measure, if it is not the one on the PATH.
+    /// The haul to measure, instead of the PATH's.
     pub haul: Option<PathBuf>,
     /// Further adapters.
     pub rivals: Option<PathBuf>,
 }
 
-/// One word of a command, of any bytes.
+/// A word of any bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Word(Vec<u8>);
 
 impl Request {
-    /// The request as a file. JSON, because a word may hold any bytes.
+    /// JSON, because a word may hold any bytes.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings, paths and numbers have a form in JSON")
     }
 
-    /// Reads a request from a file.
+    /// Reads a request.
     pub fn from_json(text: &str) -> Result<Request, serde_json::Error> {
         serde_json::from_str(text)
     }

@@ -1,4 +1,4 @@
-//! The walls around a lab: namespaces of its own for users, mounts and processes, so that nothing outlives the lab.
+//! The walls around a lab: namespaces for users, mounts and processes, so nothing outlives it.
 //!
 //! ```text
 //! haul-lab run ...          outside: writes the request, waits, removes the lab's directory
@@ -6,8 +6,7 @@
 //!     haul-lab inside FILE  process 1 in there: reaps what is left over; when it ends the kernel ends all others
 //!       haul-lab lab FILE   hosts, links, and the command
 //! ```
-//! For an ordinary user the lab lives in a user namespace in which the user keeps the own number, and only the lab
-//! itself has rights over its networks. For root the lab has root's own rights.
+//! An ordinary user keeps the number in the lab, and only the lab has rights over its networks. For root the lab has root's.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -20,18 +19,18 @@ use std::time::Duration;
 use crate::own_directory::{self, OwnDirectory, OwnDirectoryError};
 use crate::request::Request;
 
-/// A failure outside of the lab.
+/// A failure outside the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// A directory or file of the lab.
+    /// A directory or file of the lab failed.
     #[error(transparent)]
     Files(#[from] OwnDirectoryError),
-    /// The program that makes the namespaces.
+    /// The namespaces' program did not start.
     #[error("cannot start {program}: {cause}; it is in the package util-linux")]
     Start {
         /// The program.
         program: &'static str,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// The lab does not exist, or has ended.
@@ -42,10 +41,10 @@ pub enum SandboxError {
     Killed(i32),
 }
 
-/// A lab as seen from outside.
+/// A lab from outside.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Running {
-    /// The name of the lab.
+    /// The name.
     pub name: String,
     /// The process whose threads are the hosts.
     pub pid: u32,
@@ -53,14 +52,14 @@ pub struct Running {
     pub hosts: Vec<String>,
 }
 
-/// Runs a lab to its end. The exit status is that of its command. `kept` gets its standard output, or ours if `None`.
+/// Runs a lab, and returns its command's exit status. `kept` gets its standard output, or ours if `None`.
 pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStatus, SandboxError> {
     let directory = OwnDirectory::for_lab(&parent())?;
     request.directory = directory.path().to_owned();
     let file = directory.path().join(REQUEST_FILE);
     write(&file, &request.to_json())?;
 
-    // The terminal sends Ctrl-C to all processes, and the command decides. A signal to this process alone ends the lab.
+    // The terminal sends Ctrl-C to the command, too, which decides. A signal to this process alone ends the lab.
     let interrupted = Arc::new(AtomicBool::new(false));
     let ended = Arc::new(AtomicBool::new(false));
     for (signal, flag) in [
@@ -75,7 +74,7 @@ pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStat
     let output = child.stdout.take().map(|mut stdout| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            // Reading ends with the last process of the lab, or with an error.
+            // Reading ends with the lab's last process, or an error.
             let _ = stdout.read_to_end(&mut bytes);
             bytes
         })
@@ -87,11 +86,10 @@ pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStat
     Ok(status)
 }
 
-/// The command that makes the namespaces and runs this program inside.
 fn walls(file: &Path, stdout: Stdio) -> Result<Child, SandboxError> {
     let program = std::env::current_exe().map_err(|cause| SandboxError::Start { program: "haul-lab", cause })?;
     let mut command = Command::new("setpriv");
-    // If this process is killed, unshare dies, and with it process 1 of the lab.
+    // If this process is killed, unshare dies, and with it the lab's process 1.
     command.args(["--pdeathsig", "KILL", "unshare"]);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-current-user", "--keep-caps"]);
@@ -113,17 +111,16 @@ fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxErro
             },
             None => {
                 if ended.load(Ordering::Relaxed) {
-                    // Fails only if the child has just ended.
                     let _ = child.kill();
                 }
-                // The standard library cannot wait for a child with a limit, and a signal must be noticed.
+                // A signal must be noticed, and the standard library cannot wait with a limit.
                 std::thread::sleep(CHILD_CHECK);
             }
         }
     }
 }
 
-/// The running labs of this user. Directories of dead labs are removed.
+/// The user's running labs. Dead labs' directories are removed.
 pub fn running() -> Vec<Running> {
     let mut found = Vec::new();
     for (owner, path) in own_directory::labs_alive(&parent()) {
@@ -142,7 +139,7 @@ pub fn announce(request: &Request, name: &str, hosts: &[&str]) -> io::Result<()>
     fs::write(request.directory.join(RUNNING_FILE), format!("{name}\n{}\n", hosts.join("\n")))
 }
 
-/// The command that enters a host of a running lab.
+/// The command that enters a running lab's host.
 pub fn enter(lab: &Running, host: &str) -> Result<Command, SandboxError> {
     let number = lab.hosts.iter().position(|name| name == host).ok_or_else(|| {
         SandboxError::NoLab(format!("lab {} has no host {host}; it has {}", lab.name, lab.hosts.join(", ")))
@@ -164,7 +161,7 @@ pub fn enter(lab: &Running, host: &str) -> Result<Command, SandboxError> {
     Ok(command)
 }
 
-/// Labs lie below the user's runtime directory, by the process id of their owner.
+/// The user's runtime directory has labs by their owner's process id.
 fn parent() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir()) {
         Some(runtime) => runtime.join("haul-lab"),
@@ -189,5 +186,4 @@ fn process_inside(owner: u32) -> Option<u32> {
 const REQUEST_FILE: &str = "request.json";
 const RUNNING_FILE: &str = "running";
 
-/// How often to check for a signal while the lab runs.
 const CHILD_CHECK: Duration = Duration::from_millis(20);

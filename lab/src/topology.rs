@@ -1,5 +1,4 @@
-//! The network in the box: hosts, links between two of them, shared segments, traffic, and timed events, from TOML or
-//! from the flags of `haul-lab run`.
+//! The network in the box, from TOML or from the flags of `haul-lab run`.
 //!
 //! ```toml
 //! name = "transatlantic"
@@ -45,15 +44,15 @@ pub struct Topology {
     /// Name for titles and files.
     #[serde(default = "default_name")]
     pub name: String,
-    /// Seed of all chance: the same seed loses the same packets, if the same packets are sent.
+    /// Seed of all chance: the same packets sent, the same lost.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// The hosts by name; the order is that of the names.
+    /// The hosts by name.
     pub hosts: BTreeMap<String, HostSpec>,
-    /// The links, each between two hosts.
+    /// Links between two hosts.
     #[serde(default)]
     pub links: Vec<LinkSpec>,
-    /// Half-duplex Ethernets that several hosts share.
+    /// Half-duplex Ethernets shared by several hosts.
     #[serde(default)]
     pub segments: Vec<SegmentSpec>,
     /// Traffic of others.
@@ -68,13 +67,13 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
-    /// Settings of a kernel as distributions ship it.
+    /// A distribution's settings.
     #[serde(default)]
     pub preset: Option<Preset>,
-    /// Settings by name, over those of the preset.
+    /// Settings over the preset's.
     #[serde(default)]
     pub sysctl: BTreeMap<String, SysctlValue>,
-    /// True for a router, which forwards packets.
+    /// Forwards packets.
     #[serde(default)]
     pub router: bool,
 }
@@ -83,12 +82,11 @@ pub struct HostSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// The settings of a host after installation: cubic, at most 6 MB of receive and 4 MB of send buffers, 208 KiB for
-    /// explicit ones.
+    /// After installation: cubic, at most 6 MB of receive and 4 MB of send buffers, 208 KiB for explicit ones.
     Stock,
 }
 
-/// A value of sysctl(8), written as a number or as text.
+/// A value of sysctl(8).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum SysctlValue {
@@ -98,63 +96,62 @@ pub enum SysctlValue {
     Text(String),
 }
 
-/// A link between two hosts: two directions, each with its own queue.
+/// A link: two directions, each with its own queue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
-    /// Name for events, captures and messages; by default the two ends joined by `-`.
+    /// By default both ends joined by `-`.
     #[serde(default)]
     pub name: Option<String>,
     /// The two hosts.
     pub ends: [String; 2],
-    /// Round-trip time, half of it each way. Instead of `delay`.
+    /// Round-trip time, half each way, instead of `delay`.
     #[serde(default)]
     pub rtt: Option<Time>,
     /// Bytes of the largest IP packet.
     #[serde(default = "default_mtu")]
     pub mtu: u32,
-    /// Large segments (TSO) pass the emulator whole: for links above about 1 Gbit/s. By default the rate decides.
+    /// Large segments (TSO) pass whole; by default the rate decides.
     #[serde(default)]
     pub large_segments: Option<bool>,
     /// Values for both directions.
     #[serde(flatten)]
     pub both: DirectionSpec,
-    /// Other values for the direction from the second end to the first.
+    /// Values from the second end to the first.
     #[serde(default, deserialize_with = "nothing_else")]
     pub back: DirectionSpec,
 }
 
-/// One direction. A missing value is that of the other direction, or switches the effect off.
+/// One direction. A missing value is the other direction's, or switches the effect off.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct DirectionSpec {
-    /// Bits per second on the wire, Ethernet framing included (38 bytes a packet).
+    /// Bits per second on the wire, with Ethernet framing (38 bytes a packet).
     pub rate: Option<Rate>,
     /// The delay one way.
     pub delay: Option<Time>,
-    /// Each packet gets a random additional delay of up to this; packets keep their order.
+    /// Random additional delay of up to this; packets keep their order.
     pub jitter: Option<Time>,
-    /// Standard deviation of a packet's delay, with a normal distribution. Packets overtake each other, as on radio.
+    /// Standard deviation of a normal delay. Packets overtake each other, as on radio.
     pub spread: Option<Time>,
-    /// Bytes that may wait. By default the bytes that the link carries in 100 ms or in one round trip, whichever is
-    /// more.
+    /// Bytes that may wait; by default the larger of 100 ms and a round trip.
     pub queue: Option<Size>,
     /// Share of packets lost, each on its own.
     pub loss: Option<Probability>,
     /// Losses in a row.
     pub burst: Option<BurstSpec>,
-    /// Share of packets that are held back, so that packets behind overtake them.
+    /// Share of packets held back, so others overtake them.
     pub reorder: Option<Probability>,
-    /// The additional delay of these packets; 1 ms by default.
+    /// Their additional delay; 1 ms by default.
     pub reorder_by: Option<Time>,
     /// Share of packets that arrive twice.
     pub duplicate: Option<Probability>,
-    /// Share of packets that arrive with one bit changed.
+    /// Share of packets with one bit changed.
     pub corrupt: Option<Probability>,
     /// DiffServ classes instead of one queue.
     pub diffserv: Option<DiffServSpec>,
 }
 
-/// A direction in a table of its own, which refuses unknown words.
+/// A table of its own refuses unknown words.
 fn nothing_else<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DirectionSpec, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -165,37 +162,37 @@ fn nothing_else<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Dir
     Alone::deserialize(deserializer).map(|alone| alone.direction)
 }
 
-/// The model of Gilbert and Elliott: a good state, and a bad state that loses all packets.
+/// Losses in a row by Gilbert and Elliott.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BurstSpec {
-    /// Share of all packets lost, in the long run.
+    /// Share of packets lost in the long run.
     pub loss: Probability,
-    /// Mean number of packets lost in a row.
+    /// Mean packets lost in a row.
     pub length: f64,
 }
 
-/// Four classes by the DSCP of each packet (RFC 4594): EF first, then AF, best effort and lower effort.
+/// Four classes by DSCP (RFC 4594).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiffServSpec {
     /// EF above this rate is dropped (RFC 3246 demands policing); half of the link by default.
     pub ef_rate: Option<Rate>,
-    /// The share of the rest behind EF that AF may take before the turn of best effort; a half by default.
+    /// AF's share of what EF leaves, before best effort's turn; a half by default.
     pub af_share: Option<Probability>,
 }
 
-/// A half-duplex Ethernet: one sends at a time, all hear it.
+/// A half-duplex Ethernet: one sends, all hear.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SegmentSpec {
-    /// The name for events, captures and messages.
+    /// Name for events, captures and messages.
     pub name: String,
-    /// The hosts, at least two.
+    /// At least two hosts.
     pub hosts: Vec<String>,
     /// Bits per second, shared by all.
     pub rate: Rate,
-    /// Delay between any two hosts.
+    /// Delay between two hosts.
     #[serde(default)]
     pub delay: Time,
     /// Bytes that may wait at each host.
@@ -218,14 +215,14 @@ pub enum TrafficSpec {
         to: String,
         /// IP bytes on the wire.
         rate: Rate,
-        /// Bytes of payload each; 1000 by default.
+        /// Payload bytes; 1000 by default.
         #[serde(default)]
         packet: Option<Size>,
-        /// DSCP of the packets; 0 by default.
+        /// DSCP; 0 by default.
         #[serde(default)]
         dscp: u8,
     },
-    /// Datagrams at a constant rate for a while, then none for a while. Both times are means of random ones.
+    /// Datagrams for a while, then none; both times are random.
     OnOff {
         /// The sending host.
         from: String,
@@ -237,17 +234,17 @@ pub enum TrafficSpec {
         on: Time,
         /// The mean time off.
         off: Time,
-        /// Bytes of payload each; 1000 when not given.
+        /// Payload bytes; 1000 by default.
         #[serde(default)]
         packet: Option<Size>,
     },
-    /// TCP connections that send as fast as they may.
+    /// TCP connections as fast as they may.
     Tcp {
         /// The sending host.
         from: String,
         /// The receiving host.
         to: String,
-        /// Number of connections; 0 for a point of a sweep without them.
+        /// Connections; 0 for a point without them.
         #[serde(default = "one")]
         flows: u16,
     },
@@ -259,22 +256,21 @@ pub enum TrafficSpec {
 pub struct EventSpec {
     /// The time since the command began.
     pub at: Time,
-    /// The link of the event.
+    /// The link.
     pub link: String,
-    /// True: packets stop silently, and no host hears of it (a black hole). False: they pass again.
+    /// Packets stop silently (a black hole), or pass again.
     #[serde(default)]
     pub down: Option<bool>,
-    /// True: both hosts lose the carrier of their device, as with a pulled cable, and their kernels say so at once.
-    /// False: it is back.
+    /// Both devices lose their carrier, as with a pulled cable.
     #[serde(default)]
     pub unplugged: Option<bool>,
-    /// A new rate.
+    /// The rate.
     #[serde(default)]
     pub rate: Option<Rate>,
-    /// A new delay, one way.
+    /// The delay, one way.
     #[serde(default)]
     pub delay: Option<Time>,
-    /// A new loss.
+    /// The loss.
     #[serde(default)]
     pub loss: Option<Probability>,
 }
@@ -282,10 +278,10 @@ pub struct EventSpec {
 /// Why a network is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// The text is not TOML of this form.
+    /// Not TOML of this form.
     #[error("cannot read the topology: {0}")]
     Syntax(String),
-    /// The text is well formed, but the network is impossible.
+    /// Well formed, but impossible.
     #[error("{what}: {why}")]
     Impossible {
         /// The part.
@@ -303,7 +299,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Checks that such a network is possible.
+    /// Checks that the network is possible.
     pub fn check(&self) -> Result<(), TopologyError> {
         self.check_hosts()?;
         for link in &self.links {
@@ -410,18 +406,18 @@ impl Topology {
 }
 
 impl LinkSpec {
-    /// The given name, or the name made of its ends.
+    /// The given name, or its ends'.
     pub fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.ends.join("-"))
     }
 
-    /// The direction from the first end to the second.
+    /// First end to second.
     pub fn forth(&self) -> DirectionSpec {
         let half = self.rtt.map(|rtt| Time(rtt.0 / 2));
         DirectionSpec { delay: self.both.delay.or(half), ..self.both.clone() }
     }
 
-    /// The direction from the second end to the first.
+    /// Second end to first.
     pub fn back(&self) -> DirectionSpec {
         let (back, forth) = (self.back.clone(), self.forth());
         DirectionSpec {
@@ -440,12 +436,12 @@ impl LinkSpec {
         }
     }
 
-    /// The delays of both ways together.
+    /// Both ways' delays together.
     pub fn rtt(&self) -> Time {
         Time(self.forth().delay.unwrap_or_default().0 + self.back().delay.unwrap_or_default().0)
     }
 
-    /// Whether segments pass whole: as asked, or above [`limits::LARGE_SEGMENTS_FROM_BITS_PER_S`].
+    /// As asked, or above [`limits::LARGE_SEGMENTS_FROM_BITS_PER_S`].
     pub fn has_large_segments(&self) -> bool {
         let fastest =
             [self.forth().rate, self.back().rate].into_iter().map(|rate| rate.map_or(u64::MAX, Rate::bits_per_s)).max();
@@ -454,7 +450,7 @@ impl LinkSpec {
 }
 
 impl DirectionSpec {
-    /// Bytes that may wait at this direction's entrance, for the round trip of the link.
+    /// Bytes that may wait, for the link's round trip.
     pub fn queue_bytes(&self, rtt: Time) -> u64 {
         match (self.queue, self.rate) {
             (Some(queue), _) => queue.bytes,
@@ -496,7 +492,7 @@ impl DirectionSpec {
 }
 
 impl TrafficSpec {
-    /// The sending and the receiving host.
+    /// The sending and receiving host.
     pub fn ends(&self) -> (&str, &str) {
         match self {
             TrafficSpec::Udp { from, to, .. }
@@ -517,7 +513,7 @@ impl SysctlValue {
 }
 
 impl Preset {
-    /// The settings by name. Source: a Debian 12 host with 8 GB of memory after installation.
+    /// Settings of a Debian 12 host with 8 GB of memory after installation.
     pub fn sysctls(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Preset::Stock => &[
@@ -538,8 +534,7 @@ fn check_mtu(what: &str, mtu: u32) -> Result<(), TopologyError> {
     }
 }
 
-/// A host may only have settings of the network. All others belong to the machine, and root would change them
-/// permanently.
+/// All other settings belong to the machine, and root would change them permanently.
 fn check_setting(host: &str, name: &str) -> Result<(), TopologyError> {
     let is_name = !name.contains('/') && name.split('.').all(|part| !part.is_empty());
     match is_name && name.starts_with("net.") {

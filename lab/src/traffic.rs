@@ -1,4 +1,4 @@
-//! Traffic of others: constant and on/off datagrams, and greedy TCP connections.
+//! Others' traffic: constant and on/off datagrams, greedy TCP connections.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -14,30 +14,25 @@ use crate::shape::{Chance, Purpose};
 use crate::topology::{Topology, TrafficSpec};
 use crate::units::{Rate, Size};
 
-/// Traffic that flows until it is dropped.
+/// Traffic that flows until dropped.
 pub struct Traffic {
     stop: Arc<AtomicBool>,
     streams: Vec<Stream>,
-    /// Bytes that each entry of TCP has carried.
     tcp_bytes: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Datagrams at a rate.
 struct Stream {
-    /// The stream in words.
     name: String,
-    /// Whether it fell behind its rate since the last call.
     fell_behind: Arc<AtomicBool>,
 }
 
 impl Traffic {
-    /// Starts all traffic of a topology.
+    /// Starts a topology's traffic.
     pub fn start(topology: &Topology, plan: &Plan, hosts: &Hosts) -> io::Result<Traffic> {
         let (streams, tcp_bytes, threads) = Default::default();
         let mut traffic = Traffic { stop: Arc::default(), streams, tcp_bytes, threads };
         for (number, spec) in topology.traffic.iter().enumerate() {
-            // Topology::check limits their number.
             let port = limits::FIRST_TRAFFIC_PORT + u16::try_from(number).unwrap_or(0);
             let (from, to) = spec.ends();
             let Some(address) = plan.host(to).and_then(|host| host.devices.first()).map(|device| device.v4) else {
@@ -76,16 +71,16 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// The reason why measurements since the last call had too little traffic beside them.
+    /// Why measurements since the last call had too little traffic beside them.
     pub fn fault(&self) -> Option<String> {
         let mut late = self.streams.iter().filter(|stream| stream.fell_behind.swap(false, Ordering::Relaxed));
         let name = late.next()?.name.clone();
-        // All are asked, so that their answers belong to this call.
+        // Asking all makes their answers belong to this call.
         late.for_each(drop);
         Some(format!("{name} could not be sent: the rate is too high for the datagrams of this machine"))
     }
 
-    /// Bytes that all TCP connections have carried so far; `None` if there are none.
+    /// Bytes of all TCP connections so far, if any.
     pub fn tcp_bytes(&self) -> Option<u64> {
         let all = self.tcp_bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed));
         (!self.tcp_bytes.is_empty()).then(|| all.sum())
@@ -98,14 +93,13 @@ impl Traffic {
         fell_behind
     }
 
-    /// Datagrams need a receiver, or the host answers each with an ICMP error.
+    /// Without a receiver, the host answers each datagram with an ICMP error.
     fn sink(&mut self, hosts: &Hosts, host: &str, port: u16) -> io::Result<()> {
         let socket = hosts.enter(host, move || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
         socket.set_read_timeout(Some(STOP_CHECK))?;
         self.run(hosts, host, move |stop| {
             let mut buffer = [0; 2048];
             while !stop.load(Ordering::Relaxed) {
-                // After each time-out it checks the flag.
                 let _ = socket.recv(&mut buffer);
             }
             Ok(())
@@ -129,7 +123,6 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The figures of its link show traffic that broke off.
             let _ = thread.join();
         }
     }
@@ -137,7 +130,6 @@ impl Drop for Traffic {
 
 struct Datagrams {
     target: SocketAddr,
-    /// The rate of IP packets.
     rate: Rate,
     payload_bytes: usize,
     dscp: u8,
@@ -172,8 +164,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Sends due datagrams each millisecond, and of the missed ones those of the last [`limits::MOST_TRAFFIC_BEHIND`]:
-    /// a sender that is too slow would never catch up.
+    /// Sends due datagrams each millisecond, and of missed ones the last [`limits::MOST_TRAFFIC_BEHIND`].
     fn send_for(&self, socket: &UdpSocket, time: Duration, stop: &AtomicBool) {
         let payload = vec![0; self.payload_bytes];
         let each = self.rate.time_of((self.payload_bytes + UDP_AND_IP_BYTES) as u64);
@@ -198,7 +189,7 @@ impl Datagrams {
     }
 }
 
-/// The times of an on/off source have an exponential distribution with this mean, cut at ten times the mean.
+/// Exponential with this mean, cut at ten times the mean.
 fn exponential(mean: Duration, chance: &mut Chance) -> Duration {
     const STEPS: u64 = 1 << 32;
     let share = (chance.up_to(STEPS - 1) + 1) as f64 / STEPS as f64;
@@ -210,7 +201,6 @@ fn payload(packet: Option<Size>) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX).clamp(1, limits::MAX_TRAFFIC_PAYLOAD_BYTES)
 }
 
-/// Accepts, reads and counts until told to stop.
 fn swallow_streams(listener: &TcpListener, flows: u16, bytes: &AtomicU64, stop: &AtomicBool) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut streams: Vec<TcpStream> = Vec::new();
@@ -235,7 +225,6 @@ fn swallow_streams(listener: &TcpListener, flows: u16, bytes: &AtomicU64, stop: 
     Ok(())
 }
 
-/// Sends over one connection as fast as it may.
 fn pour(target: SocketAddr, stop: &AtomicBool) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&target, CONNECT_LIMIT)?;
     stream.set_write_timeout(Some(STOP_CHECK))?;
@@ -250,7 +239,6 @@ fn pour(target: SocketAddr, stop: &AtomicBool) -> io::Result<()> {
     stream.shutdown(Shutdown::Both)
 }
 
-/// Traffic waits for nothing but time.
 fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -1,7 +1,7 @@
-//! Rates, times, sizes and probabilities as people write them: `1Gbit`, `228ms`, `14MB`, `1e-4`, `0.1%`.
+//! Rates, times, sizes and probabilities as typed: `1Gbit`, `228ms`, `14MB`, `1e-4`, `0.1%`.
 //!
-//! Each is a type that cannot be wrong; `FromStr` explains errors. Decimal units count in thousands, as networks do (1
-//! Gbit = 10^9 bits); `KiB`, `MiB`, `GiB` in powers of 1024.
+//! Types that cannot be wrong. Decimal units are in thousands, as in networks (1 Gbit = 10^9 bits); `KiB`, `MiB`, `GiB` in
+//! powers of 1024.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub struct Rate {
     bits_per_s: u64,
 }
 
-/// A time with a unit; zero is allowed.
+/// A time; zero is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub Duration);
 
@@ -30,7 +30,7 @@ pub struct Size {
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
-/// The text that was read, and the expected form.
+/// The text, and the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{written:?} is no {what}: write it like {example}")]
 pub struct UnitError {
@@ -40,7 +40,7 @@ pub struct UnitError {
 }
 
 impl Rate {
-    /// None for zero.
+    /// `None` for zero.
     pub fn from_bits_per_s(bits_per_s: u64) -> Option<Rate> {
         (bits_per_s > 0).then_some(Rate { bits_per_s })
     }
@@ -50,7 +50,7 @@ impl Rate {
         self.bits_per_s
     }
 
-    /// How long this many bytes take, to the nanosecond, rounded up.
+    /// Time of these bytes in nanoseconds, rounded up.
     pub fn time_of(self, bytes: u64) -> Duration {
         let ns = (u128::from(bytes) * 8 * 1_000_000_000).div_ceil(u128::from(self.bits_per_s));
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
@@ -64,7 +64,7 @@ impl Rate {
 }
 
 impl Probability {
-    /// None outside 0 to 1.
+    /// `None` outside 0 to 1.
     pub fn new(share: f64) -> Option<Probability> {
         (0.0..=1.0).contains(&share).then_some(Probability(share))
     }
@@ -74,7 +74,7 @@ impl Probability {
         self.0
     }
 
-    /// Whether the share is zero.
+    /// Whether it is zero.
     pub fn is_never(self) -> bool {
         self.0 == 0.0
     }
@@ -83,7 +83,7 @@ impl Probability {
 /// Splits `12.5Mbit` into 12.5 and `Mbit`.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
-    // An `e` belongs to the number only with digits behind it: 1e-4, but not 1e.
+    // An `e` needs digits behind it: 1e-4, but not 1e.
     let end = (0..=text.len()).rev().find(|&end| text.is_char_boundary(end) && text[..end].parse::<f64>().is_ok())?;
     let number: f64 = text[..end].parse().ok()?;
     (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim()))
@@ -110,7 +110,7 @@ impl FromStr for Rate {
         ];
         let parsed = split(text).and_then(|(number, unit)| {
             let bits_per_s = number * scale(unit, &UNITS)?;
-            // A float counts single bits only up to 2^53, faster than any link.
+            // A float counts single bits up to 2^53, faster than any link.
             (1.0..9e15).contains(&bits_per_s).then(|| Rate { bits_per_s: bits_per_s.round() as u64 })
         });
         parsed.ok_or_else(|| UnitError { written: text.to_owned(), what: "rate", example: "1Gbit or 25Mbit" })
@@ -218,13 +218,12 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Up to three digits after the point, without zeros at the end.
+/// Up to three digits after the point, without final zeros.
 fn trimmed(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A TOML number equals its text, if no unit is necessary.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum Written {

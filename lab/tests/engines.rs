@@ -1,7 +1,7 @@
-//! Our emulator against netem: the same links, measured with the same probes, one after the other.
+//! Compares our emulator with netem on equal links.
 //!
-//! netem runs in the packaged kernel in real time (`--engine uml`). This test is alone in its file, so that no other
-//! test takes processor time. A missing need is printed, and is a failure under `CI`.
+//! netem runs in the packaged kernel in real time (`--engine uml`). The test is alone in its file, so no other takes
+//! processor time. A missing need fails under `CI`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,23 +10,22 @@ use std::process::{Command, Stdio};
 use haul_lab::uml::kernel;
 use serde_json::Value;
 
-/// Few packets a second for a busy machine, and a loss that 2000 packets show. Some 20 seconds with each engine.
+/// Few packets a second, and a loss that 2000 show: some 20 seconds each.
 const LINKS: [&str; 6] = ["--rate", "5Mbit,10Mbit", "--rtt", "60ms", "--loss", "5e-2"];
 
-/// A busy machine spoils another figure each time, a wrong engine always the same. So each figure has to agree once,
-/// and not all at the same time.
+/// A busy machine spoils another figure each time, a wrong engine always the same: each figure must agree once.
 const MOST_ROUNDS: usize = 6;
 
-/// Limit of one round: a hang fails its test, not the whole run.
+/// One round's limit: a hang fails only its test.
 const LIMIT_S: &str = "200";
 
-/// A busy machine delays packets of both engines; a wrong engine differs by far more, such as half of 60 ms.
+/// A busy machine delays packets; a wrong engine by far more, such as half of 60 ms.
 const DELAY_ALLOWED_S: f64 = 2e-3;
 
-/// The allowed share: a wrong queue or rate differs by a factor, and a guest without processor time carries less.
+/// A wrong queue or rate differs by a factor; a guest short of processor time carries less.
 const RATE_AND_QUEUE_ALLOWED: f64 = 0.25;
 
-/// Other figures may differ by so many times the allowance of a quiet machine.
+/// A quiet machine's allowance, times this.
 const BUSY: f64 = 2.0;
 
 const FIGURES: [&str; 5] = ["delay", "rate", "loss", "queue", "fairness"];
@@ -42,7 +41,6 @@ fn our_emulator_and_netem_do_the_same_to_packets() {
         }
     };
     let mut told = String::new();
-    // Whether each figure of each link has agreed in a round.
     let mut agreed: BTreeMap<String, bool> = BTreeMap::new();
     for round in 1..=MOST_ROUNDS {
         let (labs, news) = measure(packaged.as_os_str());
@@ -69,7 +67,6 @@ fn our_emulator_and_netem_do_the_same_to_packets() {
     panic!("in no round did these agree: {:?}\n{told}", agreed.keys());
 }
 
-/// Each link with both engines: the differences, and the messages.
 fn measure(packaged: &OsStr) -> (Vec<Value>, String) {
     let mut lab = Command::new("timeout");
     lab.args(["--kill-after=5", LIMIT_S, env!("CARGO_BIN_EXE_haul-lab"), "calibrate", "--json"]).args(LINKS);

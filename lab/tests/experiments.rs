@@ -1,7 +1,6 @@
-//! Experiments as users run them: side by side, interrupted, killed, and with too large requests.
+//! Experiments as users run them: side by side, interrupted, killed, too large.
 //!
-//! Tools are lines of shell. The tests need whatever a lab needs. A missing need is printed, and is a failure under
-//! `CI`.
+//! Tools are lines of shell. A missing need of a lab fails under `CI`.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A deadline: a hang fails its test, not the whole run.
+/// A hang fails only its test.
 const LIMIT_S: &str = "60";
 
 fn possible() -> bool {
@@ -23,7 +22,6 @@ fn possible() -> bool {
     false
 }
 
-/// An experiment with one tool, a line of shell, in a directory of its own below this directory.
 struct Experiment {
     directory: PathBuf,
     work: PathBuf,
@@ -39,7 +37,6 @@ impl Experiment {
             topology = \"hosts = { client = {}, server = {} }\\nlinks = [{ ends = ['client', 'server'] }]\"\n\
             data = { size = '20kB' }\ntools = [{ rival = 'shell' }]\n";
         std::fs::write(directory.join("one.toml"), text).unwrap();
-        // All labs share it, as by default.
         Experiment { directory, work: parent.join("work") }
     }
 
@@ -56,7 +53,7 @@ impl Experiment {
         self.command(more).output().unwrap()
     }
 
-    /// Starts it, and returns when its tool runs. The tool's script begins with a line to `started`.
+    /// Starts it, and returns when its tool writes to `started`.
     fn start(&self) -> Child {
         let child = self.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         eventually("the tool starts", || self.directory.join("started").exists());
@@ -94,7 +91,7 @@ fn two_experiments_at_once_do_not_touch_each_others_files() {
     }
     let directory = tempfile::tempdir().unwrap();
     let waits = directory.path().join("first");
-    // The first has copied, and still runs when the second begins and ends.
+    // The first still runs when the second begins and ends.
     let script =
         format!("cp {{data}} {{target}}; : >{0}/started; until [ -e {0}/go-on ]; do sleep 0.05; done", waits.display());
     let first = Experiment::new(directory.path(), "first", &script);
@@ -121,7 +118,7 @@ fn what_a_killed_experiment_leaves_is_removed_by_the_next() {
     let script = format!("cp {{data}} {{target}}; : >{}/started; sleep 100", killed.display());
     let killed = Experiment::new(directory.path(), "killed", &script);
     let next = Experiment::new(directory.path(), "next", "cp {data} {target}");
-    // Without `timeout`, which would be killed alone.
+    // `timeout` would be killed alone.
     let mut lab = killed.command(&[]);
     let words: Vec<_> = lab.get_args().skip(2).map(std::ffi::OsStr::to_owned).collect();
     lab = Command::new(&words[0]);
@@ -148,7 +145,7 @@ fn an_interrupted_experiment_leaves_no_data_and_goes_on() {
     let stopped = Experiment::new(directory.path(), "stopped", &script);
     let mut lab = stopped.command(&[]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
     eventually("the tool starts", || stopped.directory.join("started").exists());
-    // The signal goes to all processes, as a terminal sends Ctrl-C.
+    // A terminal sends Ctrl-C to all processes.
     Command::new("kill").args(["-INT", "--", &format!("-{}", lab.id())]).status().unwrap();
     let said: Vec<String> = BufReader::new(lab.stdout.take().unwrap()).lines().map_while(Result::ok).collect();
     assert_eq!(lab.wait().unwrap().code(), Some(130), "{said:?}");

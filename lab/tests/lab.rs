@@ -1,6 +1,6 @@
-//! The built program as users run it: real namespaces, real devices, real packets.
+//! The built program in real namespaces, with real devices and packets.
 //!
-//! Needs root or user namespaces, `/dev/net/tun` and ping. A missing need is printed, and is a failure under `CI=true`.
+//! Needs root or user namespaces, `/dev/net/tun` and ping; a missing one fails under `CI=true`.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A deadline for every command: a hang fails its test, not the whole run.
+/// A hang fails only its test.
 const LIMIT: &str = "60";
 
 fn lab() -> Command {
@@ -17,7 +17,6 @@ fn lab() -> Command {
     command
 }
 
-/// Whether labs are possible here; prints the reason if not.
 fn possible() -> bool {
     let doctor = Command::new(env!("CARGO_BIN_EXE_haul-lab")).arg("doctor").output().unwrap();
     if doctor.status.success() {
@@ -51,7 +50,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The shortest round trip of each ping in the output, in milliseconds.
+/// Each ping's shortest round trip, in milliseconds.
 fn fastest(words: &str) -> Vec<f64> {
     let found = words.split("min/avg/max/mdev = ").skip(1).filter_map(|rest| rest.split('/').next()?.parse().ok());
     let found: Vec<f64> = found.collect();
@@ -89,7 +88,7 @@ fn the_status_of_the_command_is_ours_and_hosts_find_each_other_by_name() {
     let output = run(&["run", "--rate", "1Gbit", "--rtt", "30ms", "--", "sh", "-c", "ping -c 2 -i 0.2 server; exit 7"]);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output));
     let words = text(&output);
-    // Calibration judges the exactness of delays; here the machine may be busy.
+    // The machine may be busy; calibration judges exact delays.
     assert!((30.0..40.0).contains(&fastest(&words)[0]), "{words}");
 }
 
@@ -111,7 +110,6 @@ fn two_labs_at_once_do_not_see_each_other() {
     end(other);
 }
 
-/// Ends the children of `timeout`, too.
 fn end(mut child: Child) {
     Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     child.wait().unwrap();
@@ -171,7 +169,6 @@ fn segments_and_classes_are_measured_like_other_links() {
          links = [{ name = 'wan', ends = ['r', 'server'], rate = '10Mbit', rtt = '20ms', diffserv = {} }]",
     );
     let output = run(&["calibrate", &file, "--json", "--tries", "1"]);
-    // A busy machine may make it invalid; the checked values stay the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output));
     let lab: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = lab["rows"].as_array().unwrap();
@@ -190,7 +187,6 @@ fn a_calibration_ends_soon_after_ctrl_c() {
     }
     let directory = tempfile::tempdir().unwrap();
     let name = mark("calibration");
-    // Its floods take over a minute in all.
     let link = "rate = '1Mbit', rtt = '200ms', queue = '200kB'";
     let text = format!(
         "name = '{name}'\nhosts = {{ client = {{}}, server = {{}} }}\nlinks = [{{ ends = ['client', 'server'], {link} }}]"
@@ -200,7 +196,6 @@ fn a_calibration_ends_soon_after_ctrl_c() {
     let mut child = child.spawn().unwrap();
     eventually("the lab stands", || run(&["exec", "--lab", &name, "client", "--", "true"]).status.success());
     let start = Instant::now();
-    // The signal goes to all processes, as a terminal sends it.
     Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
@@ -304,7 +299,7 @@ fn a_cable_that_is_pulled_is_heard_of_at_both_hosts() {
          events = [{ at = '300ms', link = 'wan', unplugged = true }, { at = '900ms', link = 'wan', unplugged = false }]",
     );
     let heard = directory.path().join("heard");
-    // A device without a carrier is still up, and keeps its addresses and routes.
+    // Without a carrier, a device keeps addresses and routes.
     let pulled =
         "until ip link show eth0 | grep -q NO-CARRIER; do sleep 0.02; done; ip -4 addr show eth0 | grep -q 10.99.0.";
     let server = format!("server=({pulled} && touch {}) & sleep 60", heard.display());
@@ -336,7 +331,7 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         ),
         (&["run", "--capture", "lan=x", "--", "true"], "haul-lab: --capture: there is no link lan\n"),
         (&["run", "--mtu", "100", "--", "true"], "haul-lab: link wan: the MTU must be 576 to 65521\n"),
-        // Root would change it permanently, for the whole machine.
+        // Root would change the whole machine permanently.
         (
             &["run", "--sysctl", "kernel.hostname=lab", "--", "true"],
             "haul-lab: host client: \"kernel.hostname\" is no setting of a host: their names begin with net.\n",
@@ -376,7 +371,7 @@ fn traffic_that_cannot_be_sent_is_told_and_the_lab_ends_with_its_command() {
     let took = start.elapsed();
     let words = "figures of this run must not be believed: ";
     assert!(output.status.success() && text(&output).contains(words), "{}", text(&output));
-    // Datagrams that were not sent are not sent later: that would take as long again.
+    // Datagrams not sent then would take as long again.
     assert!(took < Duration::from_secs(7), "{took:?}");
 }
 
@@ -417,7 +412,7 @@ fn an_ordinary_user_has_a_lab_and_stays_an_ordinary_user() {
     };
     let doctor = as_user(&["doctor"]);
     if !doctor.status.success() {
-        // Many machines let everybody open /dev/net/tun. This one does not, by its administrator's choice.
+        // This administrator keeps /dev/net/tun from users.
         eprintln!("skipped: ordinary users have no lab here:\n{}", text(&doctor));
         return;
     }

@@ -1,7 +1,6 @@
-//! Adapters of tools that no distribution packages. Stand-ins on the PATH take exactly the arguments of the real tools,
-//! reach the other host as they do, and move the data.
+//! Adapters of unpackaged tools, with stand-ins on the PATH that take exactly their arguments and move the data.
 //!
-//! Needs a lab, perl and OpenSSH. A missing need is printed, and is a failure under `CI`.
+//! Needs a lab, perl and OpenSSH; a missing one fails under `CI`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const TOOLS: [&str; 4] = ["bbcp", "escp", "hpnscp", "wdt"];
 
-/// A deadline: a hang fails its test, not the whole run.
+/// A hang fails only its test.
 const LIMIT_S: &str = "120";
 
 fn possible() -> bool {
@@ -24,7 +23,6 @@ fn possible() -> bool {
     false
 }
 
-/// Copies `files` files with all four tools. Returns the output, and the samples.
 fn experiment(directory: &Path, path: &str, files: u32) -> (String, Vec<serde_json::Value>) {
     let tools: Vec<String> = TOOLS.iter().map(|tool| format!("{{ rival = '{tool}' }}")).collect();
     let text = format!(
@@ -53,7 +51,7 @@ fn tools_that_few_have_are_called_as_they_want_it() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // sshd refuses users whose files others may change, and each login reads the target's programs.
+    // sshd refuses users whose files others may change; each login reads the target's programs.
     let programs = directory.path().join("programs");
     std::fs::create_dir(&programs).unwrap();
     for path in [directory.path(), &programs] {
@@ -68,7 +66,6 @@ fn tools_that_few_have_are_called_as_they_want_it() {
         for tool in TOOLS {
             let sample = samples.iter().find(|sample| sample["tool"] == tool);
             let sample = sample.unwrap_or_else(|| panic!("no sample of {tool} with {files} files:\n{said}"));
-            // This test does not ask whether the machine was quick enough for a figure.
             assert_eq!(
                 (&sample["exit"], &sample["verified"]),
                 (&0.into(), &true.into()),

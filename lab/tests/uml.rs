@@ -1,6 +1,6 @@
-//! The second engine with a real kernel. Skipped without one, which is a failure under CI.
+//! The second engine with a real kernel. A missing one skips, and fails under CI.
 //!
-//! Searches as `haul-lab run` does: `$HAUL_LAB_KERNEL`, the user's cache, the package `user-mode-linux`.
+//! Searches as `haul-lab run` does: `$HAUL_LAB_KERNEL`, the user's cache, package `user-mode-linux`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -14,14 +14,13 @@ use haul_lab::uml::{self, Clock, GuestJob, GuestStatus, RunInUml, UmlError, kern
 const WAN: &str = "hosts = { client = { preset = 'stock' }, server = { preset = 'stock' } }\n\
     [[links]]\nname = 'wan'\nends = ['client', 'server']\nrate = '10Mbit'\nrtt = '200ms'\n";
 
-/// The output of a guest, and its exit.
 struct Said {
     status: Result<GuestStatus, UmlError>,
     stdout: String,
     stderr: String,
 }
 
-/// A kernel, or the reason for a skip. Virtual time if the kernel supports it.
+/// Prefers virtual time, and tells why it skips.
 fn kernel() -> Option<(PathBuf, Clock)> {
     let places = kernel::Places::of_user(None);
     let virtual_time = kernel::find(&places, true).map(|found| (found.path, Clock::Virtual { start_s: 1_800_000_000 }));
@@ -68,7 +67,7 @@ fn run(topology: &str, script: &str, limit: Duration, stop: bool) -> Option<Said
     Some(Said { status, stdout: text(stdout), stderr: text(stderr) })
 }
 
-/// A program in bash that connects to the closed port 9 of the server: the refusal takes one round trip.
+/// The server's closed port 9 refuses after one round trip.
 const ONE_ROUND_TRIP: &str =
     "a=$(date +%s%N); (: < /dev/tcp/10.99.0.2/9) 2> /dev/null; b=$(date +%s%N); echo $(((b - a) / 1000))";
 
@@ -84,8 +83,7 @@ fn a_command_sees_the_network_it_was_promised() {
     assert_eq!(lines[0], "hello there");
     assert!(lines[1].starts_with("10.99.0.2 "), "{lines:?}");
     let round_trip_us: u64 = lines[2].parse().unwrap();
-    // In real time the host decides how much longer. In virtual time it is exact, except for 64 bytes at 10 Mbit/s both
-    // ways.
+    // In real time the host decides. Virtual time is exact, but for 64 bytes at 10 Mbit/s both ways.
     let most = if kernel().unwrap().1 == Clock::Real { 20_000_000 } else { 201_000 };
     assert!((200_000..most).contains(&round_trip_us), "{round_trip_us} us");
     assert_eq!(lines[3], "4096\t131072\t6291456");
@@ -95,13 +93,12 @@ fn a_command_sees_the_network_it_was_promised() {
 #[test]
 fn a_link_goes_down_and_comes_back() {
     let events = "[[events]]\nat = '1s'\nlink = 'wan'\ndown = true\n[[events]]\nat = '3s'\nlink = 'wan'\ndown = false\ndelay = '10ms'\n";
-    // The first packet of a connection is repeated after 1 s, and again after 2 s more.
     let script = format!("sleep 1.5; {ONE_ROUND_TRIP}; sleep 1; for i in {{1..10}}; do {ONE_ROUND_TRIP}; done");
     let Some(said) = run(&format!("{WAN}{events}"), &script, Duration::from_secs(120), false) else { return };
     assert_eq!(said.status.unwrap(), GuestStatus::Exited(0), "{}", said.stderr);
     let times: Vec<u64> = said.stdout.lines().map(|line| line.parse().unwrap()).collect();
     assert!(times[0] > 900_000, "{times:?}");
-    // In real time a busy host delays any of them; the shortest shows that the new delay holds.
+    // A busy host delays some; the shortest shows the new delay.
     let least = times[1..].iter().min().unwrap();
     assert!((20_000..200_000).contains(least), "{times:?}");
 }
@@ -118,7 +115,6 @@ fn a_command_that_cannot_run_and_one_that_hangs_are_told_apart() {
     assert!(matches!(said.status, Err(UmlError::Interrupted)), "{:?}", said.status);
     let left = ["/dev/shm", "/tmp"].iter().flat_map(|parent| Path::new(parent).read_dir()).flatten().flatten();
     let ours = format!("haul-lab-uml-{}-", std::process::id());
-    // Other tests of this process may be running; the same code removes their directories.
     assert!(left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count() <= 2);
 }
 
@@ -153,7 +149,7 @@ fn the_doctor_says_which_kernel_each_engine_would_take() {
     assert!(absent.contains(words), "{absent}");
 }
 
-/// The names of a lab's devices are free for the next point at once, although the kernel removes a namespace later.
+/// Names are free for the next point at once, although the kernel removes a namespace later.
 #[test]
 fn all_points_of_a_sweep_stand_in_one_kernel() {
     let Some((kernel, clock)) = kernel() else { return };

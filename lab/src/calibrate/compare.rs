@@ -1,7 +1,6 @@
-//! Two engines side by side: the differences of their links, lab by lab.
+//! Compares two engines, lab by lab.
 //!
-//! Both measured the same labs with the same probes, so a difference is one of the engines. A busy machine makes a lab
-//! miss its own values, which that engine reports.
+//! Both measure the same labs with the same probes.
 
 use std::fmt::Write as _;
 
@@ -10,27 +9,23 @@ use serde::Serialize;
 use super::grid::head;
 use super::{Figure, Grid, GridCell, Row};
 
-/// The result.
+/// Two engines side by side.
 #[derive(Debug)]
 pub struct Comparison {
     engines: [String; 2],
     labs: Vec<ComparedLab>,
-    /// The engines measured the same number of labs.
     whole: bool,
 }
 
 #[derive(Debug, Serialize)]
 struct ComparedLab {
-    /// Which engines.
     compared: [String; 2],
-    /// See [`GridCell`].
     asked: Vec<String>,
-    /// Both engines met their own values, and their difference is within the allowance.
+    /// Both engines met their own values and differ within the allowance.
     holds: bool,
     rows: Vec<ComparedRow>,
 }
 
-/// One figure of one direction, measured with both engines.
 #[derive(Debug, Serialize)]
 struct ComparedRow {
     link: String,
@@ -42,7 +37,7 @@ struct ComparedRow {
 }
 
 impl Comparison {
-    /// Compares lab by lab, in their order.
+    /// Compares lab by lab.
     pub fn of(one: &Grid, other: &Grid) -> Comparison {
         let engines = [one.engine.clone(), other.engine.clone()];
         let labs = one.cells.iter().zip(&other.cells);
@@ -55,7 +50,7 @@ impl Comparison {
         self.whole && self.labs.iter().all(|lab| lab.holds)
     }
 
-    /// A line of JSON for each lab.
+    /// One line of JSON for each lab.
     pub fn json(&self) -> String {
         let line = |lab: &ComparedLab| {
             let line = serde_json::to_string(lab).expect("a comparison has only texts and numbers");
@@ -64,7 +59,7 @@ impl Comparison {
         self.labs.iter().map(line).collect()
     }
 
-    /// As Markdown: a line for each lab, with a verdict as the last line.
+    /// Markdown: a line for each lab, and the verdict.
     pub fn text(&self) -> String {
         let [one, other] = &self.engines;
         let mut text =
@@ -85,10 +80,9 @@ impl Comparison {
 impl ComparedLab {
     fn of(compared: [String; 2], one: &GridCell, other: &GridCell) -> ComparedLab {
         let partner = |row: &Row| other.table.rows.iter().find(|its| its.link == row.link && its.figure == row.figure);
-        // With too few probes for a figure in one engine, there is no difference to judge.
         let pairs = one.table.rows.iter().filter_map(|row| Some((row, partner(row)?)));
         let rows: Vec<ComparedRow> = pairs.map(|(row, its)| ComparedRow::of(row, its)).collect();
-        // A lab without any comparable figure does not count as equal.
+        // A lab without a comparable figure does not count as equal.
         let alike = !rows.is_empty() && rows.iter().all(|row| row.holds);
         let holds = alike && one.holds && other.holds;
         ComparedLab { compared, asked: one.asked.clone(), holds, rows }
@@ -108,7 +102,7 @@ impl ComparedLab {
 impl ComparedRow {
     fn of(one: &Row, other: &Row) -> ComparedRow {
         let allowed = match one.figure {
-            // The losses are independent, so their variances add up.
+            // Losses are independent, so their variances add up.
             Figure::Loss => one.allowed.hypot(other.allowed),
             _ => one.allowed.max(other.allowed),
         };
@@ -123,7 +117,6 @@ impl ComparedRow {
         }
     }
 
-    /// 1 is just allowed.
     fn share_of_allowed(&self) -> f64 {
         (self.other - self.one).abs() / self.allowed.max(f64::MIN_POSITIVE)
     }

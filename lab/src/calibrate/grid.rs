@@ -1,7 +1,6 @@
-//! Calibrates labs one after the other: a table of rate x delay x loss.
+//! Calibrates a table of rate x delay x loss.
 //!
-//! A lab that misses its values is measured again with the same seed: a loss that is off by chance is off again, so a
-//! repetition only removes errors of a busy machine.
+//! Measuring a lab again with the same seed removes only errors of a busy machine, not a loss that is off by chance.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use super::{Figure, Row, Table};
 use crate::request::{CalibrateJob, LabJob};
 
-/// The results of all labs with one engine.
+/// All labs of one engine.
 #[derive(Debug)]
 pub struct Grid {
-    /// The engine of these labs.
+    /// The engine.
     pub engine: String,
-    /// The cells in the order of the labs.
+    /// One cell for each lab.
     pub cells: Vec<GridCell>,
-    /// True if the user ended it before the last lab.
+    /// True if the user ended it early.
     pub interrupted: bool,
 }
 
 /// The last measurement of one lab.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct GridCell {
-    /// The engine of this lab.
+    /// The engine.
     pub engine: String,
-    /// Bits per second, round trip and loss, as asked for.
+    /// Rate, round trip and loss, as asked for.
     pub asked: Vec<String>,
-    /// How often it was measured.
+    /// The number of measurements.
     pub measured: u32,
     /// Whether the measured values are those asked for.
     pub holds: bool,
@@ -39,8 +38,7 @@ pub struct GridCell {
 }
 
 impl Grid {
-    /// Measures all labs of the job by `measure`, a lab that misses its values at most [`CalibrateJob::tries`] times.
-    /// After an interruption, errors of `measure` only mean that it was cut off.
+    /// Measures each lab at most [`CalibrateJob::tries`] times. After an interruption, errors of `measure` mean nothing.
     pub fn run<E>(
         engine: &str,
         job: &CalibrateJob,
@@ -75,7 +73,7 @@ impl Grid {
         Ok(grid)
     }
 
-    /// Reads the lines that [`Grid::json`] made.
+    /// Reads the output of [`Grid::json`].
     pub fn from_json(engine: &str, lines: &str, interrupted: bool) -> Result<Grid, serde_json::Error> {
         let cells = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         Ok(Grid { engine: engine.to_owned(), cells, interrupted })
@@ -86,7 +84,7 @@ impl Grid {
         !self.interrupted && self.cells.iter().all(|cell| cell.holds)
     }
 
-    /// A line of JSON for each lab.
+    /// One line of JSON for each lab.
     pub fn json(&self) -> String {
         let line = |cell: &GridCell| {
             let line = serde_json::to_string(cell).expect("a table has only texts and numbers");
@@ -95,7 +93,7 @@ impl Grid {
         self.cells.iter().map(line).collect()
     }
 
-    /// As Markdown: all figures of one lab, or a line for each of several, with a verdict as the last line.
+    /// Markdown, with a verdict as the last line.
     pub fn text(&self) -> String {
         if let [cell] = &self.cells[..]
             && !self.interrupted
@@ -161,7 +159,6 @@ mod tests {
         CalibrateJob { labs: vec![lab("10 Mbit/s"), lab("1 Gbit/s")], tries }
     }
 
-    /// The first lab is good at its third measurement, the second at once.
     fn run(job: &CalibrateJob) -> (Grid, Vec<String>) {
         let mut rates = vec![0.9e9, 0.95e9, 1e9];
         let mut told = Vec::new();

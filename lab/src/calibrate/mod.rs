@@ -1,8 +1,7 @@
-//! The lab measures itself: for each link the values asked for, the values measured, and their difference.
+//! The lab measures its links against the values asked for.
 //!
-//! Probes run over each direction of each link, one after the other; of a segment, between its first two hosts. Single
-//! datagrams give the delay, a stream at half the rate gives the loss, a flood gives rate and queue, and several floods
-//! at once give fairness. Both ends read one clock, so delays are one-way.
+//! Probes run over one direction at a time; of a segment, between its first two hosts. Single datagrams give the delay, a
+//! stream at half the rate the loss, a flood rate and queue, several floods fairness. Both ends read one clock.
 
 mod compare;
 mod grid;
@@ -30,30 +29,28 @@ use table::LOSS_SIGMAS;
 /// The cost of a calibration.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Probes of one stream. Figures that need more are left out.
+    /// Probes of one stream; figures that need more are left out.
     pub most_packets: u64,
-    /// The rate of a flood, as a factor. A higher factor fills the queue with fewer packets, and takes more processor
-    /// time.
+    /// A flood's rate by the link's. More fills the queue with fewer packets, for more processor time.
     pub flood: f64,
-    /// The delay is this quantile of the delays of single packets.
+    /// The delay is this quantile of single packets' delays.
     pub delay_quantile: f64,
 }
 
 impl Effort {
-    /// Our own emulator: the processor can carry little more than the link, and packets cost only time.
+    /// Our emulator, where packets cost only time.
     pub const EMULATED: Effort = Effort { most_packets: u64::MAX, flood: 1.2, delay_quantile: 0.5 };
     /// A guest whose clock stands still while it computes.
     pub const VIRTUAL: Effort =
         Effort { most_packets: limits::MAX_PROBES_IN_VIRTUAL_TIME, flood: 2.0, delay_quantile: 0.5 };
-    /// A guest in real time. Its timers wait until the host lets the guest run, which is no delay of the link: the
-    /// quickest tenth of the packets gives the delay.
+    /// A guest in real time, whose timers wait until it may run: the quickest tenth of the packets gives the delay.
     pub const UML: Effort = Effort { most_packets: limits::MAX_PROBES_IN_GUEST, flood: 1.2, delay_quantile: 0.1 };
 }
 
 /// Measures every link.
 ///
-/// `fault` gives the reason why measurements since its last call are invalid. Fails with [`io::ErrorKind::Interrupted`]
-/// soon after `interrupted` is set.
+/// `fault` tells why measurements since its last call are invalid. Fails with [`io::ErrorKind::Interrupted`] once
+/// `interrupted` is set.
 pub fn run(
     topology: &Topology,
     plan: &Plan,
@@ -63,7 +60,6 @@ pub fn run(
     interrupted: &Arc<AtomicBool>,
 ) -> io::Result<Table> {
     let mut table = Table::default();
-    // Forgets faults from the time when the lab was made.
     let _ = fault();
     for wire in &plan.wires {
         let medium = Medium::of(topology, wire.kind);
@@ -88,7 +84,6 @@ struct Medium {
     rtt: Time,
     mtu: u32,
     has_large_segments: bool,
-    /// Engines differ in the length and number of a segment's queues.
     has_queue: bool,
 }
 
@@ -129,30 +124,27 @@ struct Heard {
     sent: u64,
     received: u64,
     payload_bytes: usize,
-    /// The one-way delays, in order of arrival; at most [`limits::MAX_PROBES_KEPT`].
+    /// One-way delays by arrival, at most [`limits::MAX_PROBES_KEPT`].
     delays: Vec<Duration>,
-    /// From a quarter of the stream's time to its end: the time between the arrivals, and the packets in between.
+    /// Time and packets after a quarter of the stream's time.
     steady: (Duration, u64),
 }
 
 #[derive(Clone, Copy)]
 struct Stream {
     rate: Option<Rate>,
-    /// Replaces the rate.
     gap: Duration,
     time: Duration,
     payload_bytes: usize,
-    /// Datagrams of one send.
     at_once: usize,
-    /// Gaps get a random length with the same mean. Equal streams would otherwise stay in step, and one would always
-    /// find the queue full.
+    /// Gaps have random lengths: one of equal streams would always find the queue full.
     random: Option<u64>,
 }
 
 impl Direction<'_> {
     fn measure(&self, spec: &DirectionSpec, medium: &Medium, table: &mut Table) -> io::Result<()> {
         let large = medium.has_large_segments;
-        // Probes are best effort, which has a queue of its own.
+        // Probes are best effort, which has its own queue.
         let parts = if spec.diffserv.is_some() { limits::DIFFSERV_QUEUES } else { 1 };
         let queue_bytes = spec.queue_bytes(medium.rtt) / parts;
         let asked_delay = spec.delay.unwrap_or_default().0;
@@ -175,7 +167,7 @@ impl Direction<'_> {
             let heard = self.flood(rate, large, asked_delay + jitter, queue_bytes)?;
             let wire = (heard.payload_bytes as u64 + UDP_AND_IP_BYTES + FRAMING_BYTES) * 8;
             let (time, packets) = heard.steady;
-            // Randomly lost packets also used the wire.
+            // Randomly lost packets used the wire, too.
             let carried = (packets * wire) as f64 / (1.0 - asked_loss).max(0.01);
             let measured = carried / time.as_secs_f64().max(1e-9);
             let asked = rate.bits_per_s() as f64;
@@ -197,7 +189,6 @@ impl Direction<'_> {
     }
 
     fn loss(&self, spec: &DirectionSpec, asked: f64, table: &mut Table) -> io::Result<()> {
-        // Enough packets to see twenty losses, within bounds.
         let wanted = (20.0 / asked).clamp(2_000.0, MOST_LOSS_PROBES);
         let gap = match spec.rate {
             Some(rate) => rate.time_of(2 * (LOSS_PAYLOAD_BYTES as u64 + UDP_AND_IP_BYTES + FRAMING_BYTES)),
@@ -209,15 +200,14 @@ impl Direction<'_> {
         let stream = Stream { rate: None, gap, time, payload_bytes: LOSS_PAYLOAD_BYTES, at_once: 1, random: None };
         let heard = self.probe(&stream, spec.delay.unwrap_or_default().0)?;
         let measured = 1.0 - heard.received as f64 / heard.sent.max(1) as f64;
-        // Losses in a row count as one loss.
+        // Losses in a row count as one.
         let length = spec.burst.map_or(1.0, |burst| burst.length);
         let sigma = (asked * (1.0 - asked) * length / heard.sent.max(1) as f64).sqrt();
         self.row(table, Figure::Loss, [asked, measured, LOSS_SIGMAS * sigma], &heard);
         Ok(())
     }
 
-    /// How long a flood takes to fill the queue. With a fifth more than the rate, this is five times the queue's own
-    /// time.
+    /// At 1.2 times the rate, a flood needs five times the queue's own time to fill it.
     fn fill_time(&self, rate: Rate, queue_bytes: u64) -> Duration {
         rate.time_of(queue_bytes).div_f64(self.effort.flood - 1.0)
     }
@@ -235,7 +225,6 @@ impl Direction<'_> {
         self.probe(&stream, delay + rate.time_of(queue_bytes))
     }
 
-    /// A stream of the largest packets, at a share of a rate.
     fn full_packets(&self, rate: Rate, share: f64, large: bool, time: Duration) -> Stream {
         let payload_bytes = self.mtu as usize - UDP_AND_IP_BYTES as usize;
         let at_once = if large { (64_000 / payload_bytes).max(1) } else { 1 };
@@ -243,8 +232,7 @@ impl Direction<'_> {
         Stream { rate, gap: Duration::ZERO, time, payload_bytes, at_once, random: None }
     }
 
-    /// R. Jain's fairness index of several floods; 1 when all get the same. `None` if the floods would not fill the
-    /// queue: then they share nothing.
+    /// Jain's fairness index of floods. `None` if they would not fill the queue.
     fn fairness(
         &self,
         rate: Rate,
@@ -282,7 +270,7 @@ impl Direction<'_> {
 
     fn probe(&self, stream: &Stream, latest: Duration) -> io::Result<Heard> {
         let socket = self.hosts.enter(&self.receiver, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
-        // The kernel grants at most rmem_max. Root could force more, which a host of a lab must not do.
+        // The kernel grants rmem_max; a lab host must not force more as root.
         drop(haul_sys::socket::set_receive_buffer_bytes(&socket, PROBE_BUFFER_BYTES));
         if stream.at_once > 1 {
             haul_sys::socket::set_udp_receive_whole(&socket)?;
@@ -295,7 +283,7 @@ impl Direction<'_> {
             .name("probe".into())
             .spawn(move || listen(&socket, &stream_here, clock, &stop))?;
         let (stream_there, interrupted) = (*stream, Arc::clone(self.interrupted));
-        // A thread of its own, because other streams may leave this host at the same time.
+        // Other streams may leave this host at the same time.
         let sender = self.hosts.enter(&self.sender, move || {
             std::thread::Builder::new()
                 .name("probe".into())
@@ -319,7 +307,6 @@ impl Direction<'_> {
     }
 }
 
-/// Sends probes, each with its send time; returns their number.
 fn send(target: SocketAddr, stream: &Stream, clock: Instant, interrupted: &AtomicBool) -> io::Result<u64> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(target)?;
@@ -358,7 +345,7 @@ fn send(target: SocketAddr, stream: &Stream, clock: Instant, interrupted: &Atomi
     Ok(sent)
 }
 
-/// The next send time. A sender that was held up skips the probes that it missed.
+/// The next send time; missed probes are skipped.
 fn catch_up(due: Duration, now: Duration, gap: Duration) -> Duration {
     due.max(now.saturating_sub(gap * MOST_CAUGHT_UP))
 }
@@ -380,7 +367,7 @@ fn listen(socket: &UdpSocket, stream: &Stream, clock: Instant, done: &AtomicBool
         if heard.delays.len() < limits::MAX_PROBES_KEPT {
             heard.delays.push(now.saturating_sub(Duration::from_nanos(u64::from_le_bytes(*stamp))));
         }
-        // The first quarter is left out: the queue fills then.
+        // The queue fills during the first quarter.
         let begin = *first.get_or_insert(now);
         if now - begin > stream.time / 4 {
             let (since, before) = *from.get_or_insert((now, heard.received));
@@ -390,8 +377,7 @@ fn listen(socket: &UdpSocket, stream: &Stream, clock: Instant, done: &AtomicBool
     Ok(heard)
 }
 
-/// The delay behind a full queue: most packets in the second half of a flood have it. The machine delayed the slowest
-/// few.
+/// In the second half most packets wait behind a full queue; the machine delayed the slowest few.
 fn full_queue(delays: &[Duration]) -> Duration {
     quantile(&delays[delays.len() / 2..], WAITED)
 }
@@ -403,27 +389,24 @@ fn quantile(delays: &[Duration], share: f64) -> Duration {
     sorted.get(at).copied().unwrap_or_default()
 }
 
-/// The share of packets that do not arrive: lost alone, in bursts, or damaged so that the checksum fails.
+/// Sums losses alone, in bursts, or by damage that the checksum shows.
 fn expected_loss(spec: &DirectionSpec) -> f64 {
     let shares = [spec.loss, spec.burst.map(|burst| burst.loss), spec.corrupt];
     1.0 - shares.into_iter().flatten().map(|share| 1.0 - share.share()).product::<f64>()
 }
 
-/// The promised accuracy of the lab.
 const DELAY_TOLERANCE: Duration = Duration::from_micros(200);
 const RATE_TOLERANCE: f64 = 0.01;
 const QUEUE_TOLERANCE: f64 = 0.05;
-/// A flood shows the length of a queue if it lasts this many times the filling time of the queue. Then at least a fifth
-/// of the arrivals in its second half have waited behind a full queue (22 % for a flood of twice the rate, 34 % for 1.2
-/// times), and [`full_queue`] needs a tenth.
+/// A flood of this many filling times shows a queue's length: a fifth of its second half's arrivals have waited behind a full
+/// queue (22 % at twice the rate, 34 % at 1.2 times), and [`full_queue`] needs a tenth.
 const LEAST_FILLING: f64 = 1.25;
 
-/// The quantile that stands for most packets in the second half of a flood.
 const WAITED: f64 = 0.9;
-/// This quantile of a normal distribution lies so many standard deviations above the mean.
+/// Standard deviations of [`WAITED`] above the mean of a normal distribution.
 const NORMAL_WAITED: f64 = 1.2816;
 
-/// Equal floods through one queue must reach this index. Four floods with shares of 22, 24, 26 and 28 % have 0.992.
+/// The least index of equal floods. Four with 22, 24, 26 and 28 % have 0.992.
 const LEAST_FAIR: f64 = 0.98;
 const FAIR_FLOODS: usize = 4;
 const FAIR_TIME: Duration = Duration::from_millis(1500);
@@ -431,8 +414,7 @@ const FAIR_TIME: Duration = Duration::from_millis(1500);
 const SINGLE_GAP: Duration = Duration::from_millis(5);
 const SINGLE_TIME: Duration = Duration::from_millis(1000);
 const LOSS_PAYLOAD_BYTES: usize = 200;
-/// A sender that was held up sends at most so many missed packets at once. More would overflow the queue and look like
-/// losses on the link.
+/// More missed packets at once would overflow the queue and look like losses.
 const MOST_CAUGHT_UP: u32 = 16;
 const LEAST_LOSS_GAP: Duration = Duration::from_micros(20);
 const LONGEST_LOSS_TIME: Duration = Duration::from_secs(10);

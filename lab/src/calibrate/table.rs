@@ -1,5 +1,4 @@
-//! The result of a calibration: a row for each figure of each direction, with the value asked for, the measured value,
-//! and the allowed difference.
+//! The result of a calibration, by figure and direction.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,13 +10,13 @@ use crate::units::{Rate, Size, Time};
 /// The result of one lab.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Table {
-    /// The rows, direction by direction.
+    /// One row for each figure of each direction.
     pub rows: Vec<Row>,
-    /// The reason why the result is invalid.
+    /// Why the result is invalid.
     pub fault: Option<String>,
 }
 
-/// One figure of one direction. Numbers are in the unit of the figure, see [`Figure`].
+/// One figure of one direction, in the unit of [`Figure`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The link, and its hosts in the direction of the packets.
@@ -32,7 +31,7 @@ pub struct Row {
     pub allowed: f64,
     /// Whether the difference is allowed.
     pub holds: bool,
-    /// Probes that were sent.
+    /// Probes sent.
     pub packets: u64,
 }
 
@@ -40,21 +39,20 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// One-way delay of single packets, with the time for sending them: the median in seconds (for the engine uml see
-    /// [`super::Effort::UML`]).
+    /// Median one-way delay of single packets in seconds (uml: [`super::Effort::UML`]).
     Delay,
-    /// Rate of a flood on the wire, in bits per second.
+    /// Bits per second on the wire in a flood.
     Rate,
     /// Share of packets.
     Loss,
     /// The most bytes that wait.
     Queue,
-    /// R. Jain's index of equal floods: 1 when all get the same.
+    /// Jain's index of equal floods: 1 if all get the same.
     Fairness,
 }
 
 impl Row {
-    /// Holds if the difference is allowed, and any probe arrived.
+    /// Holds if the difference is allowed and any probe arrived.
     pub(super) fn new(link: &str, figure: Figure, [asked, measured, allowed]: [f64; 3], packets: [u64; 2]) -> Row {
         let [sent, received] = packets;
         let holds = received > 0 && (measured - asked).abs() <= allowed;
@@ -69,13 +67,12 @@ impl Row {
         self.figure.off([self.asked, self.measured, self.allowed], &format!(" of {} packets", self.packets))
     }
 
-    /// The interval of true shares for a measured loss, by E. B. Wilson (1927). The share asked for must lie in it.
+    /// The interval of true shares for a measured loss (E. B. Wilson, 1927).
     pub(super) fn interval(&self) -> Option<[f64; 2]> {
         if self.figure != Figure::Loss || self.packets == 0 {
             return None;
         }
         let z2 = LOSS_SIGMAS * LOSS_SIGMAS;
-        // Losses in a row count as one loss: the allowed difference gives the number of packets.
         let packets = z2 * self.asked * (1.0 - self.asked) / (self.allowed * self.allowed).max(f64::MIN_POSITIVE);
         let (share, scale) = (self.measured, 1.0 + z2 / packets);
         let middle = share + z2 / (2.0 * packets);
@@ -83,18 +80,17 @@ impl Row {
         Some([((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0)])
     }
 
-    /// 1 is just allowed.
     fn share_of_allowed(&self) -> f64 {
         match self.holds {
             true => (self.measured - self.asked).abs() / self.allowed.max(f64::MIN_POSITIVE),
-            // If no probe arrived, the values may look close: the difference counts as infinite.
+            // Without any probe the values may look close.
             false => f64::INFINITY,
         }
     }
 }
 
 impl Figure {
-    /// All figures, in the order of the columns.
+    /// All figures, as columns.
     pub const ALL: [Figure; 5] = [Figure::Delay, Figure::Rate, Figure::Loss, Figure::Queue, Figure::Fairness];
 
     /// The word in tables.
@@ -108,7 +104,6 @@ impl Figure {
         }
     }
 
-    /// A value in its unit.
     pub(super) fn show(self, value: f64) -> String {
         match self {
             Figure::Delay => Time(Duration::try_from_secs_f64(value).unwrap_or_default()).to_string(),
@@ -119,8 +114,7 @@ impl Figure {
         }
     }
 
-    /// The difference of the first two values, in words. The third value is the allowed difference. `of` names what a
-    /// loss is a share of.
+    /// The difference of the first two, in words; the third is allowed. `of` names the whole of a loss.
     pub(super) fn off(self, [one, other, allowed]: [f64; 3], of: &str) -> String {
         let difference = other - one;
         match self {
@@ -133,12 +127,12 @@ impl Figure {
 }
 
 impl Table {
-    /// Whether every figure is as near as promised, and the measurement was undisturbed.
+    /// Whether all figures are near enough, undisturbed.
     pub fn holds(&self) -> bool {
         self.fault.is_none() && self.rows.iter().all(|row| row.holds)
     }
 
-    /// The direction with the larger difference; none if the figure was not measured.
+    /// The direction with the larger difference; `None` if not measured.
     pub fn worst(&self, figure: Figure) -> Option<&Row> {
         let rows = self.rows.iter().filter(|row| row.figure == figure);
         rows.max_by(|one, other| one.share_of_allowed().total_cmp(&other.share_of_allowed()))
@@ -154,7 +148,7 @@ impl Table {
         self.fault.iter().cloned().chain(lines).collect()
     }
 
-    /// As Markdown, with a verdict as the last line.
+    /// Markdown, with a verdict as the last line.
     pub fn text(&self) -> String {
         let mut text = String::from("| link | figure | asked | measured | off by | |\n|---|---|---|---|---|---|\n");
         for row in &self.rows {
@@ -173,7 +167,7 @@ impl Table {
     }
 }
 
-/// The allowed standard deviations of a measured loss: 0.3 % of all good labs fail.
+/// Allowed standard deviations of a measured loss: 0.3 % of good labs fail.
 pub(super) const LOSS_SIGMAS: f64 = 3.0;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One measurement: a server, a tool, a clock, a comparison.
 //!
-//! fresh directory -> server listens -> tool runs under its deadline -> server ends -> copy compared -> network asked.
+//! fresh directory -> server -> tool under its deadline -> copy compared -> network asked.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -38,20 +38,16 @@ pub(super) struct Attempt<'a> {
     pub(super) data: &'a DataSet,
     pub(super) testbed: &'a dyn Testbed,
     pub(super) identity: &'a Identity,
-    /// The directory of this measurement, removed after it.
+    /// The directory is removed after this measurement.
     pub(super) work: PathBuf,
 }
 
-/// Why there is no good sample.
 enum Trouble {
-    /// The sample is invalid, for this reason.
     Failed(String),
-    /// The user has interrupted: there is no sample.
     Cancelled,
 }
 
 impl Attempt<'_> {
-    /// Measures once. None when cancelled.
     pub(super) fn measure(&self, cancelled: &dyn Fn() -> bool) -> Option<Sample> {
         let mut sample = self.empty_sample();
         let result = self.prepare().map_err(|error| Trouble::Failed(format!("no directory for it: {error}")));
@@ -64,7 +60,7 @@ impl Attempt<'_> {
             Err(Trouble::Failed(why)) => sample.why = Some(why),
             Ok(()) => {}
         }
-        // The fault is asked for in any case: it belongs to this sample and not to the next.
+        // Asking in any case keeps the fault out of the next sample.
         if let Some(fault) = self.testbed.fault() {
             sample.why.get_or_insert(fault);
         }
@@ -99,7 +95,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Makes directories that a server without rights can use, too.
+    /// Servers without rights must be able to use the directories.
     fn prepare(&self) -> io::Result<()> {
         remove_dir(&self.work)?;
         fs::create_dir_all(&self.work)?;
@@ -204,7 +200,6 @@ impl Attempt<'_> {
         Ok(end)
     }
 
-    /// Gives the network to the traffic of others for a while.
     fn lead(&self, cancelled: &dyn Fn() -> bool) -> Result<(), Trouble> {
         let until = Instant::now() + self.spec.lead.0;
         loop {
@@ -231,7 +226,7 @@ impl Attempt<'_> {
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let mut second = free_port().map_err(|error| format!("no free port: {error}"))?;
         if second == port {
-            // The kernel may hand the same port out again at once.
+            // The kernel may hand out the same port again.
             second = port.checked_sub(1).unwrap_or(port);
         }
         scope.set("server", address.to_string());
@@ -336,12 +331,10 @@ impl Attempt<'_> {
     }
 }
 
-/// A number in a JSON file. `names` is the path to it.
 fn json_number(path: &Path, names: &str) -> Option<f64> {
     json_value(path, names)?.as_f64()
 }
 
-/// A value in a JSON file. `names` is the path to it.
 fn json_value(path: &Path, names: &str) -> Option<serde_json::Value> {
     let mut text = String::new();
     File::open(path).ok()?.take(limits::OUTPUT_PARSED_BYTES).read_to_string(&mut text).ok()?;
@@ -349,7 +342,7 @@ fn json_value(path: &Path, names: &str) -> Option<serde_json::Value> {
     names.split('.').try_fold(&json, |value, name| value.get(name)).cloned()
 }
 
-/// Removes a directory, which may be missing. A server that was just killed may still be writing there.
+/// Removes a directory, in which a killed server may still write.
 fn remove_dir(dir: &Path) -> io::Result<()> {
     const TRIES: u32 = 3;
     let mut result = Ok(());

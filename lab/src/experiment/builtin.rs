@@ -1,6 +1,6 @@
 //! Adapters and experiments that are part of the program.
 
-/// Experiments of the directory `experiments`: name and text.
+/// The directory `experiments`: name and text.
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("background", include_str!("../../../experiments/background.toml")),
     ("contended", include_str!("../../../experiments/contended.toml")),
@@ -41,7 +41,6 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("zero-copy", include_str!("../../../experiments/zero-copy.toml")),
 ];
 
-/// Adapters of the directory `rivals`: name and text.
 pub(super) const RIVALS: &[(&str, &str)] = &[
     ("aria2", include_str!("../../rivals/aria2.toml")),
     ("bbcp", include_str!("../../rivals/bbcp.toml")),
@@ -87,7 +86,6 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("xrdcp", include_str!("../../rivals/xrdcp.toml")),
 ];
 
-/// Servers of the directory `rivals/servers`: name and text.
 pub(super) const SERVERS: &[(&str, &str)] = &[
     ("gridftp", include_str!("../../rivals/servers/gridftp.toml")),
     ("haul", include_str!("../../rivals/servers/haul.toml")),
@@ -107,7 +105,7 @@ pub(super) const SERVERS: &[(&str, &str)] = &[
 ];
 
 impl super::ExperimentSpec {
-    /// One of ours by name, or a file by path.
+    /// Finds one of ours by name, or a file by path.
     pub fn find(name_or_path: &str) -> Result<super::ExperimentSpec, super::ExperimentError> {
         match EXPERIMENTS.iter().find(|(name, _)| *name == name_or_path) {
             Some((_, text)) => super::ExperimentSpec::parse(text),

@@ -1,4 +1,4 @@
-//! The command lines of adapters: with their programs, their files and their output.
+//! The command lines of adapters, with programs, files and output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,7 +12,7 @@ use super::template::Scope;
 use super::testbed::Testbed;
 use crate::{limits, programs};
 
-/// Programs get their full paths, because sshd insists on its own.
+/// Programs get full paths: sshd insists on its own.
 pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -> Result<Command, String> {
     let found = |name: &String| rivals.program(name).ok_or_else(|| format!("{name} is not installed"));
     let (program, rest) = words.split_first().ok_or("its command line is empty")?;
@@ -26,7 +26,7 @@ pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -
         None => Command::new(program),
     };
     command.args(rest);
-    // Scripts, and tools that call others, need it.
+    // Scripts and tools that call others need it.
     if let Ok(path) = std::env::join_paths(programs::directories()) {
         command.env("PATH", path);
     }
@@ -42,7 +42,7 @@ pub(super) fn write_files(files: &[FileSpec], scope: &Scope) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a short command to its end. The error has the reason and the end of the output.
+/// Runs a short command. Errors have the end of its output.
 pub(super) fn run_setup(testbed: &dyn Testbed, host: &str, command: Command, log: &Path) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let run = spawn_logged(testbed, host, command, log);
@@ -54,7 +54,6 @@ pub(super) fn run_setup(testbed: &dyn Testbed, host: &str, command: Command, log
     }
 }
 
-/// The end of an output, on its own line; empty if there is no output.
 pub(super) fn tail_of(path: &Path) -> String {
     let read = || -> io::Result<String> {
         let mut file = File::open(path)?;
@@ -70,7 +69,6 @@ pub(super) fn tail_of(path: &Path) -> String {
     }
 }
 
-/// Starts a command whose output is appended to a file.
 pub(super) fn spawn_logged(testbed: &dyn Testbed, host: &str, mut command: Command, log: &Path) -> io::Result<Process> {
     let out = OpenOptions::new().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);

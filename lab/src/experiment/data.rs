@@ -1,4 +1,4 @@
-//! The files to copy: made once, incompressible, the same for the same seed. Also the comparison of copies with them.
+//! Makes incompressible files, equal for the same seed, and compares copies.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,16 +13,13 @@ use crate::{limits, uml};
 
 #[derive(Clone, Debug)]
 pub(super) struct DataSet {
-    /// The directory has no other entries.
     pub(super) dir: PathBuf,
-    /// Names in it.
     pub(super) names: Vec<String>,
-    /// The bytes of all files.
     pub(super) bytes: u64,
 }
 
 impl DataSet {
-    /// Makes the data set below `work`, or finds it there from an earlier run.
+    /// Makes the data set below `work`, or finds an earlier run's.
     pub(super) fn make(work: &Path, spec: &DataSpec, seed: u64) -> Result<DataSet, ExperimentError> {
         let names: Vec<String> = (0..spec.files).map(|number| format!("f{number:05}.bin")).collect();
         let dir = work.join(format!("data-{}x{}-seed{seed}", spec.files, spec.size.bytes));
@@ -30,20 +27,19 @@ impl DataSet {
         if dir.is_dir() {
             return Ok(DataSet { dir, names, bytes });
         }
-        // The data set gets its final name when it is whole, so that an interrupted run leaves no half data set.
+        // The final name means that the data set is whole.
         let part = work.join(format!("data-part-{}", std::process::id()));
         fs::create_dir_all(&part).map_err(file("make", &part))?;
         for (number, name) in names.iter().enumerate() {
             let path = part.join(name);
             write_file(&path, spec.size.bytes, seed, number as u64).map_err(file("write", &path))?;
         }
-        // Servers that give up their rights must be able to read it.
+        // Servers that give up their rights must read it.
         fs::set_permissions(&part, fs::Permissions::from_mode(0o755)).map_err(file("open up", &part))?;
         fs::rename(&part, &dir).map_err(file("name", &dir))?;
         Ok(DataSet { dir, names, bytes })
     }
 
-    /// The path for tools: the file if there is only one, the directory otherwise.
     pub(super) fn path(&self) -> PathBuf {
         match self.names.as_slice() {
             [only] => self.dir.join(only),
@@ -51,8 +47,7 @@ impl DataSet {
         }
     }
 
-    /// Whether all files stand somewhere below `target`, byte for byte, and no others: a tool may put them into a
-    /// directory of its own. If not, the reason.
+    /// Compares all files below `target`, also in a tool's own directory; no others may stand there.
     pub(super) fn compare(&self, target: &Path) -> io::Result<Result<(), String>> {
         let mut found = BTreeMap::new();
         collect(target, &mut found)?;
@@ -72,8 +67,7 @@ impl DataSet {
     }
 }
 
-/// Whether there is room below `work` for the data, and with `copied` for a copy. A file system in memory claims more
-/// room than there is memory, so some must be left for the programs.
+/// Checks the room below `work`, and with `copied` for a copy. A file system in memory claims more than there is.
 pub(super) fn check_room(work: &Path, spec: &DataSpec, copied: bool) -> Result<(), ExperimentError> {
     let file_system = || rustix::fs::statfs(work).map_err(io::Error::from);
     let found = file_system().map_err(file("look at", work))?;
@@ -96,7 +90,7 @@ pub(super) fn check_room(work: &Path, spec: &DataSpec, copied: bool) -> Result<(
 
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
-/// Random bytes from the tree of BLAKE3: as fast as memory, the same for the same seed and number.
+/// BLAKE3's tree gives random bytes as fast as memory.
 fn write_file(path: &Path, bytes: u64, seed: u64, number: u64) -> io::Result<()> {
     let mut hasher = blake3::Hasher::new_derive_key("haul-lab experiment data v1");
     hasher.update(&seed.to_le_bytes());
@@ -127,7 +121,7 @@ fn collect(dir: &Path, found: &mut BTreeMap<String, PathBuf>) -> io::Result<()> 
     Ok(())
 }
 
-/// Offset of the first different byte. If one file is the beginning of the other, its length.
+/// Offset of the first different byte, or the length of a file that begins the other.
 fn difference(one: &Path, other: &Path, left: &mut [u8], right: &mut [u8]) -> io::Result<Option<u64>> {
     let (mut one, mut other) = (File::open(one)?, File::open(other)?);
     let mut at = 0u64;

@@ -1,70 +1,70 @@
-//! Why an experiment cannot be run. A failed measurement is not such an error: it is a sample.
+//! Why an experiment cannot run. A failed measurement is a sample instead.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The failed act, its object, the cause, and advice.
+/// The failed act, its object, cause and advice.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// A file or directory could not be used.
+    /// A file or directory is unusable.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// As a verb: `read`, `write`.
+        /// A verb: `read`, `write`.
         action: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The error of the kernel.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The text is not TOML of the expected form.
     #[error("cannot read {what}: {why}")]
     Syntax {
-        /// Which file or adapter.
+        /// The file or adapter.
         what: String,
         /// Line, column and what was expected.
         why: String,
     },
-    /// The text is well formed, but makes no sense.
+    /// The text makes no sense.
     #[error("{what}: {why}")]
     Spec {
-        /// The part and the file.
+        /// The part and file.
         what: String,
-        /// The mistake, and the correct form.
+        /// The mistake and the correct form.
         why: String,
     },
-    /// The lab of one point could not be set up.
+    /// A point's lab could not be set up.
     #[error("the lab for {point} did not start: {source}")]
     Testbed {
-        /// The point of the sweep.
+        /// The point.
         point: String,
-        /// The message of the engine.
+        /// The engine's message.
         source: super::TestbedError,
     },
-    /// A command that prepares a point failed.
+    /// A preparing command failed.
     #[error("setup on {host} failed: {command}: {why}\n  hint: it runs once for each point, before the first tool")]
     Setup {
-        /// Where it ran.
+        /// The host.
         host: String,
         /// The command line.
         command: String,
-        /// Exit status or error, with the end of its output.
+        /// Exit status or error, and the end of its output.
         why: String,
     },
-    /// No tool is left to compare.
+    /// No tool is left.
     #[error("none of the tools of {experiment} is installed:\n{missing}")]
     NoTools {
-        /// Which experiment.
+        /// The experiment.
         experiment: String,
-        /// One tool a line, with the packages that have it.
+        /// One tool a line, with its packages.
         missing: String,
     },
-    /// The run to continue was made by another version of the experiment.
+    /// The run to continue has another version of the experiment.
     #[error(
         "{} holds samples of another version of {experiment}\n  hint: start a new run without --continue; {} says what \
          was measured there", dir.display(), dir.join("experiment.txt").display()
     )]
     Changed {
-        /// Which experiment.
+        /// The experiment.
         experiment: String,
         /// The directory of results.
         dir: PathBuf,
@@ -72,9 +72,9 @@ pub enum ExperimentError {
     /// A plot could not be drawn.
     #[error("cannot draw {}: {why}", path.display())]
     Plot {
-        /// The file of the plot.
+        /// The plot's file.
         path: PathBuf,
-        /// The message of the drawing library.
+        /// The drawing library's message.
         why: String,
     },
 }

@@ -1,8 +1,7 @@
-//! The user of commands in the lab: root, an ordinary user, or an ordinary user who only looks like root.
+//! The user of commands: root, an ordinary user, or one who only looks like root.
 //!
-//! The owner of a user namespace appears as root there, and no other user exists. Servers that as root change their
-//! user (sshd, rsyncd, xrootd) fail there. So servers and tools run in a further namespace, in which the owner has the
-//! real number again.
+//! The owner of a user namespace is its only user, and root there. Servers that as root change their user (sshd, rsyncd,
+//! xrootd) fail, so a further namespace gives back the real number.
 
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
@@ -11,19 +10,16 @@ use std::time::Duration;
 use super::process::Process;
 use super::testbed::Testbed;
 
-/// The user that servers and tools run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// The name for logins.
     pub(super) user: String,
-    /// True if servers must be told to stay root, or to become another user.
+    /// Servers must be told to stay root, or to become another user.
     pub(super) is_root: bool,
-    /// Words in front of a command that give the real number back.
+    /// Words before a command that restore the real number.
     pub(super) wrap: Vec<String>,
 }
 
 impl Identity {
-    /// Asks a host of the lab.
     pub(super) fn ask(testbed: &dyn Testbed, host: &str) -> io::Result<Identity> {
         let mut command = Command::new("sh");
         command.args(["-c", "id -u; cat /proc/self/uid_map; cat /proc/self/gid_map"]).stdin(Stdio::null());
@@ -32,7 +28,6 @@ impl Identity {
         let mut process = Process::start(testbed, host, command)?;
         process.wait(Duration::from_secs(10), &|| false)?;
         let mut answer = String::new();
-        // The process has ended, so reading ends; our own copy of the pipe's end went with the command.
         read.by_ref().take(4096).read_to_string(&mut answer)?;
         Ok(Identity::from_answer(&answer, &std::fs::read_to_string("/etc/passwd").unwrap_or_default()))
     }
@@ -40,7 +35,6 @@ impl Identity {
     fn from_answer(answer: &str, passwd: &str) -> Identity {
         let lines: Vec<Vec<&str>> = answer.lines().map(|line| line.split_whitespace().collect()).collect();
         let id = lines.first().and_then(|words| words.first()).copied().unwrap_or("0");
-        // The map of a namespace that maps only its owner: number inside, number outside, count.
         let owner = match lines.as_slice() {
             [_, user, group] => match (user.as_slice(), group.as_slice()) {
                 (["0", uid, "1"], ["0", gid, "1"]) if *uid != "0" => Some((*uid, *gid)),

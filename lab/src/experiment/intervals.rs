@@ -1,6 +1,6 @@
-//! The course of a copy: bytes that a host's interfaces have received, read at regular times while a tool runs.
+//! The course of a copy: received bytes, read regularly.
 //!
-//! Interfaces also count headers and duplicates, so these rates are some percent above those of the files.
+//! Interfaces count headers and duplicates, too: some percent above the files' rates.
 
 use std::fs;
 use std::io;
@@ -13,21 +13,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-/// The byte counters of a host.
+/// A host's byte counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteCounters {
     /// A file like `/proc/net/dev`, see proc_net(5).
     pub path: PathBuf,
-    /// Whether loopback is the network. Otherwise it is left out.
+    /// Whether loopback is the network, instead of left out.
     pub loopback: bool,
 }
 
 /// A part of a tool's running time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Seconds since the tool was started.
+    /// Seconds since the tool's start.
     pub from_s: f64,
-    /// The start of the next interval.
+    /// The start of the next.
     pub to_s: f64,
     /// Bytes received by the target's host.
     pub bytes: u64,
@@ -38,17 +38,16 @@ pub(super) struct Watch {
     thread: JoinHandle<io::Result<Vec<Interval>>>,
 }
 
-/// The figures from the intervals of one copy.
+/// Figures of one copy's intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
-    /// The time until full rate: the start of the first whole interval with at least [`REACHED`] of the median rate.
+    /// The start of the first whole interval with [`REACHED`] of the median rate.
     pub ramp_s: f64,
-    /// Mean rate from then until [`NEARLY_ALL`] of the bytes have arrived: without the closing.
+    /// Mean rate from then until [`NEARLY_ALL`] bytes have arrived.
     pub steady_mbit_per_s: f64,
-    /// Standard deviation of the rates of those intervals, divided by their mean: 0 is a level line.
+    /// Standard deviation of those intervals' rates by their mean: 0 is level.
     pub variation: f64,
-    /// The mean rate of the last quarter of those intervals, divided by that of all: below 1 the rate fell towards the
-    /// end.
+    /// Their last quarter's mean rate by that of all: below 1 it fell.
     pub last_quarter: f64,
 }
 
@@ -56,7 +55,7 @@ impl ByteCounters {
     /// Bytes received so far, over all interfaces.
     pub fn received(&self) -> io::Result<u64> {
         let text = fs::read_to_string(&self.path)?;
-        // Two lines of headings; then a line for each device: name, colon, received bytes, packets ...
+        // Two lines of headings; for each device: name, colon, received bytes, packets ...
         let devices = text.lines().filter_map(|line| line.split_once(':'));
         let counted = devices.filter(|(name, _)| (name.trim() == "lo") == self.loopback);
         counted
@@ -69,7 +68,6 @@ impl ByteCounters {
 }
 
 impl Watch {
-    /// Begins to read. `every` is the time between two readings.
     pub(super) fn start(counters: ByteCounters, every: Duration) -> io::Result<Watch> {
         let start = Instant::now();
         let mut before = (Duration::ZERO, counters.received()?);
@@ -84,7 +82,7 @@ impl Watch {
                 Ok(())
             };
             while intervals.len() < limits::MAX_INTERVALS {
-                // Regular times, not regular pauses: a late reading does not delay the next one.
+                // Regular times, not pauses: a late reading does not delay the next.
                 let due = every * (intervals.len() as u32 + 1);
                 match stopped.recv_timeout(due.saturating_sub(start.elapsed())) {
                     Err(RecvTimeoutError::Timeout) => read(&mut intervals)?,
@@ -99,9 +97,7 @@ impl Watch {
         Ok(Watch { stop, thread })
     }
 
-    /// The readings so far; the last interval is shorter.
     pub(super) fn finish(self) -> io::Result<Vec<Interval>> {
-        // The thread ended by itself if there were too many readings.
         let _ = self.stop.send(());
         self.thread.join().expect("reading counters does not panic")
     }
@@ -115,7 +111,7 @@ impl Interval {
 }
 
 impl Course {
-    /// `None` if fewer than [`FEWEST`] intervals are steady.
+    /// `None` with fewer than [`FEWEST`] steady intervals.
     pub fn of(intervals: &[Interval]) -> Option<Course> {
         let all: u64 = intervals.iter().map(|interval| interval.bytes).sum();
         let mut arrived = 0;
@@ -146,8 +142,7 @@ impl Course {
     }
 }
 
-/// The longest time with less than [`PAUSED`] of the mean rate, between the first and the last interval with more.
-/// `None` without any bytes.
+/// The longest time below [`PAUSED`] of the mean rate, within the copy. `None` without bytes.
 pub fn longest_pause_s(intervals: &[Interval]) -> Option<f64> {
     let all: u64 = intervals.iter().map(|interval| interval.bytes).sum();
     let seconds = intervals.last()?.to_s - intervals.first()?.from_s;
@@ -160,7 +155,7 @@ pub fn longest_pause_s(intervals: &[Interval]) -> Option<f64> {
     since.map(|_| longest)
 }
 
-/// The report as text for spreadsheets: a line for each interval, fields separated by tabs.
+/// A line for each interval, separated by tabs, for spreadsheets.
 pub(super) fn table<'a>(copies: impl Iterator<Item = (String, &'a [Interval])>) -> String {
     let mut text = String::from("copy\tfrom s\tto s\tbytes\tMbit/s\n");
     for (copy, intervals) in copies {
@@ -172,18 +167,17 @@ pub(super) fn table<'a>(copies: impl Iterator<Item = (String, &'a [Interval])>) 
     text
 }
 
-/// The counters of this process, over loopback, for [`super::Here`].
+/// The counters of this process over loopback, for [`super::Here`].
 pub(super) fn of_loopback() -> ByteCounters {
     ByteCounters { path: Path::new("/proc/self/net/dev").to_owned(), loopback: true }
 }
 
-/// A share of the median rate: below it a copy is still growing.
+/// Share of the median rate below which a copy still grows.
 const REACHED: f64 = 0.9;
-/// A share of the bytes; the rest is the end of the last connections.
+/// Share of the bytes; the rest is the last connections' end.
 const NEARLY_ALL: f64 = 0.99;
-/// A share of the mean rate: below it are keep-alives and attempts to connect.
+/// Share of the mean rate: less is keep-alives and attempts to connect.
 const PAUSED: f64 = 0.02;
-/// The fewest intervals for a standard deviation.
 const FEWEST: usize = 4;
 
 #[cfg(test)]
@@ -212,7 +206,6 @@ mod tests {
         assert!(swings.variation > 0.6, "{swings:?}");
         let sags = course(&[900.0, 900.0, 900.0, 900.0, 900.0, 900.0, 100.0, 100.0, 100.0]).unwrap();
         assert!(sags.last_quarter < 0.3 && sags.variation > 0.4, "{sags:?}");
-        // A pause in the middle counts as an interval without bytes.
         assert!(course(&[90.0, 90.0, 0.0, 0.0, 90.0, 90.0, 90.0, 9.0]).unwrap().variation > 0.5);
     }
 
@@ -254,7 +247,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("dev");
         let write = |bytes: u64| {
-            // Written in one piece, so that a reading in between cannot see half a number.
             let next = dir.path().join("next");
             fs::write(&next, format!("eth0: {bytes} 1\n")).unwrap();
             fs::rename(&next, &path).unwrap();

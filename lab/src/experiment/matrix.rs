@@ -1,4 +1,4 @@
-//! From a sweep to its points: every value of each parameter with every value of the others.
+//! Makes a sweep's points: all combinations of values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,11 +8,11 @@ use super::scalar::Scalar;
 use super::template::Scope;
 use crate::limits;
 
-/// One value for each parameter of the sweep; empty when there is no sweep.
+/// One value for each swept parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Point {
-    /// The values by name of the parameter, as written in the experiment.
+    /// Values by parameter, as in the experiment.
     pub values: BTreeMap<String, String>,
 }
 
@@ -29,7 +29,6 @@ impl fmt::Display for Point {
 }
 
 impl Point {
-    /// Whether each of these parameters has this value here.
     pub(super) fn matches(&self, values: &BTreeMap<String, Scalar>) -> bool {
         values.iter().all(|(name, value)| self.values.get(name) == Some(&value.0))
     }
@@ -43,8 +42,7 @@ impl Point {
     }
 }
 
-/// All points. The parameter that comes last in the alphabet changes fastest. The specification has been checked: at
-/// most [`limits::MAX_POINTS`].
+/// All points, at most [`limits::MAX_POINTS`]; the alphabet's last parameter changes fastest.
 pub fn points(sweep: &BTreeMap<String, Vec<Scalar>>) -> Vec<Point> {
     let mut points = vec![Point::default()];
     for (name, values) in sweep {
@@ -61,7 +59,7 @@ pub fn points(sweep: &BTreeMap<String, Vec<Scalar>>) -> Vec<Point> {
     points
 }
 
-/// Fails for an empty list and for a matrix that is too large, before it is made.
+/// Fails for an empty list, or a too large matrix.
 pub(super) fn check(what: &str, sweep: &BTreeMap<String, Vec<Scalar>>) -> Result<(), ExperimentError> {
     let mut count = 1usize;
     for (name, values) in sweep {

@@ -1,8 +1,7 @@
 //! Experiments as files: every tool over the same path, raw samples, a table, plots.
 //!
-//! Each point of the sweep gets a running lab ([`Testbed`]), where each tool runs in turn with its real server. Each
-//! run gives a sample, one JSON line. A failed or doubtful measurement is a sample too: it is kept with its reason and
-//! counted, but is not part of a median.
+//! Each point gets a running lab ([`Testbed`]), where each tool runs in turn with its real server. A run gives a sample, one
+//! JSON line. Failed or doubtful ones are kept with their reason, outside the median.
 
 mod attempt;
 mod builtin;

@@ -1,7 +1,6 @@
 //! Draws a summary: lines or bars with their spread, as SVG and PNG.
 //!
-//! [`Chart::of`] decides all positions and labels; the rest only draws. The font is part of the program, for hosts
-//! without any.
+//! [`Chart::of`] decides all positions and labels. The font is part of the program, for hosts without any.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -27,12 +26,11 @@ pub(super) const HEIGHT: u32 = 640;
 const LEGEND_WIDTH: u32 = 320;
 const CAPTION_HEIGHT: u32 = 30;
 const FONT: &str = "sans-serif";
-/// The label of a time axis.
 const MOST_TICKS: f64 = 12.0;
-/// The width of a group of bars; the rest is the gap to the next.
+/// A group's bars; the rest is the gap.
 const GROUP_WIDTH: f64 = 0.8;
 
-/// Colours for people with any kind of colour vision (Okabe and Ito), then the same lighter.
+/// Colours for any colour vision (Okabe and Ito), then lighter ones.
 const COLOURS: [RGBColor; 14] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -50,7 +48,6 @@ const COLOURS: [RGBColor; 14] = [
     RGBColor(160, 160, 160),
 ];
 
-/// A plot, decided.
 #[derive(Debug)]
 struct Chart {
     kind: PlotKind,
@@ -58,14 +55,12 @@ struct Chart {
     caption: String,
     x_title: String,
     y_title: &'static str,
-    /// Positions and labels.
     ticks: Vec<(f64, String)>,
     bands: Vec<Band>,
     y_max: f64,
     series: Vec<Series>,
 }
 
-/// A statement of others about a part of the x axis.
 #[derive(Debug, PartialEq)]
 struct Band {
     from: f64,
@@ -77,14 +72,11 @@ struct Band {
 struct Series {
     label: String,
     points: Vec<(f64, Spread)>,
-    /// Over time: the spans in which most of it went marked for priority.
     marked: Vec<(f64, f64)>,
-    /// A figure of somebody else.
     elsewhere: Vec<(f64, f64)>,
 }
 
-/// Draws one plot to `path` with `.svg` and `.png`, over existing files. Without a valid sample it draws and returns
-/// nothing.
+/// Draws over `path` as `.svg` and `.png`, if there is a valid sample.
 pub fn draw(
     spec: &ExperimentSpec,
     plot: &PlotSpec,
@@ -123,12 +115,11 @@ fn as_png(pixels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
     Ok(image)
 }
 
-/// The spans in which the class was priority.
 fn marked_spans(changes: &[ClassChange]) -> Vec<(f64, f64)> {
     let mut spans: Vec<(f64, f64)> = Vec::new();
     let mut is_marked = false;
     for change in changes {
-        // What follows names the mark, the lanes and the path.
+        // The rest names the mark, the lanes and the path.
         let becomes = change.class.starts_with("priority");
         match spans.last_mut() {
             Some(last) if is_marked && !becomes => last.1 = change.at_s,
@@ -141,7 +132,6 @@ fn marked_spans(changes: &[ClassChange]) -> Vec<(f64, f64)> {
 }
 
 impl Chart {
-    /// Decides the chart; `None` if there is nothing to show.
     fn of(spec: &ExperimentSpec, plot: &PlotSpec, summary: &Summary, date: &str) -> Option<Chart> {
         let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.point.matches(&plot.at)).collect();
         if plot.kind == PlotKind::Time {
@@ -196,13 +186,11 @@ impl Chart {
             },
             ticks,
             bands: bands(plot),
-            // An axis needs some length even when all values are zero.
             y_max: if y_max > 0.0 { y_max } else { 1.0 },
             series,
         })
     }
 
-    /// A line for each row, with a point in the middle of each interval.
     fn over_time(
         spec: &ExperimentSpec,
         plot: &PlotSpec,
@@ -294,7 +282,7 @@ impl Chart {
         for (number, band) in self.bands.iter().enumerate() {
             let (from, until) = (band.from.clamp(left_end, right_end), band.until.clamp(left_end, right_end));
             chart.draw_series([Rectangle::new([(from, 0.0), (until, self.y_max)], BLACK.mix(0.08).filled())])?;
-            // Below each other, because neighbours may be narrow. At the right end there is no room beyond the band.
+            // Words of narrow bands stand below each other; beyond the right end is no room.
             let (side, at) =
                 if until < right_end { (HPos::Center, (from + until) / 2.0) } else { (HPos::Right, until) };
             let style = (FONT, 12).into_font().color(&BLACK).pos(Pos::new(side, VPos::Top));
@@ -313,7 +301,6 @@ impl Chart {
                     let line = points.map(|(x, spread)| (*x, spread.median));
                     chart.draw_series(LineSeries::new(line, colour.stroke_width(6)))?;
                 }
-                // A plot over time has too many points to mark.
                 let marked = if self.kind == PlotKind::Line { &series.points[..] } else { &[] };
                 let dots =
                     marked.iter().map(|(x, spread)| Circle::new((middle(*x), spread.median), 4, colour.filled()));
@@ -362,7 +349,6 @@ impl Chart {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let style = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
         for (number, series) in self.series.iter().enumerate() {
-            // As many as fit at 18 pixels each; MAX_TOOLS fit.
             let y = 60 + number as i32 * 18;
             area.draw(&Rectangle::new([(4, y - 5), (18, y + 5)], colour(number).filled()))?;
             area.draw(&Text::new(series.label.as_str(), (26, y), style.clone()))?;
@@ -386,7 +372,6 @@ impl Chart {
         GROUP_WIDTH / self.series.len().max(1) as f64
     }
 
-    /// Bars of a group stand beside each other.
     fn shift(&self, number: usize) -> f64 {
         match self.kind {
             PlotKind::Line | PlotKind::Time => 0.0,
@@ -395,16 +380,13 @@ impl Chart {
     }
 }
 
-/// The room for the name of a bar, which is read from below.
 struct Room {
-    /// The width of a bar.
     bar_px: f64,
-    /// The height of one on the y axis.
+    /// Pixels for one on the y axis.
     px_of_one: f64,
 }
 
 impl Room {
-    /// The place of the name. `None`: bars are too narrow for names.
     fn of_name(&self, name: &str, spread: &Spread) -> Option<NamePlace> {
         if self.bar_px < f64::from(NAME_HEIGHT) {
             return None;
@@ -419,26 +401,22 @@ impl Room {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum NamePlace {
-    /// At the foot of the bar.
     InBar,
-    /// From this value of the y axis on, which is above the figure of the bar.
+    /// Above the bar's figure, from this y value.
     Above(f64),
 }
 
-/// Whether black words cannot be read on it (ITU-R BT.601).
+/// Whether black words are unreadable on it (ITU-R BT.601).
 fn is_dark(RGBColor(red, green, blue): RGBColor) -> bool {
     299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue) < 80_000
 }
 
-/// The size of the letters of a name at its bar, and the width of the widest.
 const NAME_HEIGHT: u32 = 12;
 const LETTER_PX: f64 = 6.5;
 
-/// The space between the axis and a name, and between a bar and a name above the bar's figure.
 const NAME_GAP_PX: f64 = 6.0;
 const FIGURE_PX: f64 = 24.0;
 
-/// An axis with words at the given positions only.
 struct Axis {
     range: (f64, f64),
     ticks: Vec<(f64, String)>,
@@ -469,8 +447,7 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// The positions of values on the x axis, with the words of the file. Bars, and values that are not numbers, stand in
-/// even steps.
+/// Positions on the x axis; bars and words in even steps.
 fn ticks(spec: &ExperimentSpec, plot: &PlotSpec) -> Vec<(f64, String)> {
     let Some(values) = plot.x.as_ref().and_then(|x| spec.sweep.get(x)) else {
         let labels = matrix::points(&spec.sweep).into_iter().map(|point| point_label(&point));
@@ -485,7 +462,7 @@ fn ticks(spec: &ExperimentSpec, plot: &PlotSpec) -> Vec<(f64, String)> {
     numbers.into_iter().zip(values).map(|(number, value)| (position(number), value.0.clone())).collect()
 }
 
-/// A tenth of a doubling is added at both sides: a single value is seen, too.
+/// A tenth of a doubling at both sides shows single values, too.
 fn bands(plot: &PlotSpec) -> Vec<Band> {
     const WIDER: f64 = 1.07;
     let position = |number: f64| if plot.log_x { number.log2() } else { number };
@@ -496,7 +473,7 @@ fn bands(plot: &PlotSpec) -> Vec<Band> {
     plot.bands.iter().filter_map(band).collect()
 }
 
-/// From zero to at least `most`, at one, two or five times a power of ten.
+/// Steps of one, two or five times a power of ten, from zero to at least `most`.
 fn even_ticks(most: f64) -> Vec<(f64, String)> {
     let most = most.max(1e-3);
     let power = 10f64.powf((most / MOST_TICKS).log10().floor());
@@ -507,7 +484,6 @@ fn even_ticks(most: f64) -> Vec<(f64, String)> {
     (0..=count).map(|number| (f64::from(number) * step, format!("{:.digits$}", f64::from(number) * step))).collect()
 }
 
-/// Which tick a row belongs to.
 fn category(plot: &PlotSpec, row: &Row) -> String {
     match &plot.x {
         Some(x) => row.point.values.get(x).cloned().unwrap_or_default(),
@@ -519,7 +495,6 @@ fn point_label(point: &matrix::Point) -> String {
     point.values.values().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The tool, and the parameters that are not on the x axis.
 fn series_label(spec: &ExperimentSpec, plot: &PlotSpec, row: &Row) -> String {
     let mut label = row.tool.clone();
     if let Some(x) = &plot.x {
@@ -532,12 +507,12 @@ fn series_label(spec: &ExperimentSpec, plot: &PlotSpec, row: &Row) -> String {
     label
 }
 
-/// Somebody else's figure in this metric. For the same data, rate and time can be converted.
+/// Somebody else's figure. For the same data, rate and time convert.
 fn elsewhere(metric: Metric, row: &Row, bytes: u64) -> Option<f64> {
     let mbit = bytes as f64 * 8.0 / 1e6;
     match metric {
         Metric::Rate => row.elsewhere_mbit_per_s.or_else(|| row.elsewhere_seconds.map(|seconds| mbit / seconds)),
-        // Rates of others hold for their data, not for ours, so they give no time.
+        // Others' rates hold for other data and give no time.
         Metric::Seconds => row.elsewhere_seconds,
         Metric::Cpu => None,
     }
@@ -674,7 +649,6 @@ mod tests {
             assert!(svg.starts_with("<svg width=\"1200\" height=\"640\"") && svg.trim_end().ends_with("</svg>"));
             assert!(svg.contains(&plot.title) && svg.contains("engine emulated") && svg.contains("2026-11-21"));
             assert_eq!(svg.contains("best there"), !plot.bands.is_empty());
-            // In the legend, and at each of six bars.
             let named = if plot.kind == PlotKind::Bar { 1 + 6 } else { 0 };
             assert!(named == 0 || svg.matches("\nrsync\n").count() == named, "{svg}");
             assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());

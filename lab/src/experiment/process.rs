@@ -1,5 +1,4 @@
-//! Children with a deadline, which are killed with all that they started. A child leads a process group: Ctrl-C at the
-//! terminal reaches only us.
+//! Children with a deadline. A child leads a process group, so Ctrl-C reaches only us.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 use super::testbed::Testbed;
 use crate::limits;
 
-/// A child in its own process group. Killed with all its descendants when it is dropped.
+/// A child in its own process group, killed with all descendants on drop.
 pub(super) struct Process {
     child: Child,
     pid: Pid,
@@ -23,18 +22,14 @@ pub(super) struct Process {
     ended: bool,
 }
 
-/// The result of waiting for a process.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The process ended by itself.
     Exited {
         status: ExitStatus,
-        /// Processor time of the process, and of the children that it waited for.
+        /// Processor time, with that of children waited for.
         cpu_s: f64,
     },
-    /// The process was still running.
     TimedOut,
-    /// The user has interrupted.
     Cancelled,
 }
 
@@ -54,12 +49,11 @@ impl Process {
         }
     }
 
-    /// The number in `/proc`.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it has ended, the time is over, or `cancelled` is true. The rest of its group is killed.
+    /// Waits for the end, the limit or `cancelled`; kills the rest.
     pub(super) fn wait(&mut self, limit: Duration, cancelled: &dyn Fn() -> bool) -> io::Result<End> {
         let deadline = Instant::now() + limit;
         loop {
@@ -76,33 +70,31 @@ impl Process {
                 return Ok(End::TimedOut);
             }
         }
-        // It is not reaped yet, so its number is still its own and /proc still has its times.
+        // Before it is reaped its number is its own, and /proc has its times.
         let cpu_s = cpu_s(self.child.id());
-        // Kills helpers that it left behind. Usually there are none, and kill fails.
+        // Kill fails if no helper was left behind.
         let _ = kill_process_group(self.pid, Signal::KILL);
         let status = self.child.wait()?;
         self.ended = true;
         Ok(End::Exited { status, cpu_s })
     }
 
-    /// Whether the process ends within this time, without reaping it.
+    /// Whether the process ends within this time; does not reap it.
     pub(super) fn has_ended_within(&self, time: Duration) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         match poll(&mut fds, Some(&time)) {
             Ok(count) => Ok(count > 0),
-            // A signal: the caller checks whether it was for us.
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The processor seconds of it and of all its descendants so far.
     pub(super) fn cpu_of_tree_s(&self) -> f64 {
         descendants(self.child.id()).into_iter().chain([self.child.id()]).map(cpu_s).sum()
     }
 
-    /// Kills it and everything it started, session leaders among them (sshd's children are).
+    /// Kills all it started, session leaders like sshd's children too.
     pub(super) fn kill(&mut self) {
         if self.ended {
             return;
@@ -120,7 +112,6 @@ impl Process {
         }
         signal(&tree, Signal::KILL);
         let _ = kill_process_group(self.pid, Signal::KILL);
-        // It has been killed, so this is quick. Nobody could handle an error here.
         let _ = self.child.wait();
         self.ended = true;
     }
@@ -132,7 +123,6 @@ impl Drop for Process {
     }
 }
 
-/// Some may have ended meanwhile.
 fn signal(processes: &[u32], signal: Signal) {
     for &process in processes {
         if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
@@ -152,7 +142,7 @@ fn descendants(root: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut next = vec![root];
     while let Some(process) = next.pop() {
-        // Each process is taken out of the list, so that a number in reuse cannot make a circle.
+        // Each process leaves the list: a reused number cannot make a circle.
         for child in children.remove(&process).unwrap_or_default() {
             found.push(child);
             next.push(child);
@@ -161,17 +151,15 @@ fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
-/// The fields of `/proc/PID/stat` behind the name: state, parent, ...
 fn stat_fields(process: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name stands in parentheses and may have any characters, parentheses too.
+    // The name in parentheses may have any characters, parentheses too.
     let fields = text.rsplit_once(')')?.1;
     Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Processor seconds of a process and of the children that it has waited for, to 10 ms.
 fn cpu_s(process: u32) -> f64 {
-    // proc(5): utime, stime, cutime and cstime are fields 14 to 17, the state is field 3; Linux counts them in 1/100 s.
+    // proc(5): fields 14 to 17 are utime, stime, cutime and cstime, 3 is the state; Linux counts 1/100 s.
     const FIRST: usize = 14 - 3;
     let Some(fields) = stat_fields(process) else { return 0.0 };
     let ticks: u64 = fields.iter().skip(FIRST).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();

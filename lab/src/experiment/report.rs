@@ -1,4 +1,4 @@
-//! Writes the result of an experiment beside its samples: `summary.md`, `summary.json`, `intervals.tsv` and the plots.
+//! Writes `summary.md`, `summary.json`, `intervals.tsv` and the plots beside the samples.
 
 use std::path::{Path, PathBuf};
 
@@ -13,18 +13,18 @@ use super::sample::Sample;
 use super::spec::ExperimentSpec;
 use super::summary::Summary;
 
-/// The files that were written.
+/// The written files.
 #[derive(Debug)]
 pub struct Report {
     /// The numbers.
     pub summary: Summary,
-    /// The table and the remarks, for the terminal as well.
+    /// The table and remarks, also for the terminal.
     pub markdown: String,
-    /// Plots that were written, SVG and PNG of each.
+    /// Plots, as SVG and PNG.
     pub plots: Vec<PathBuf>,
 }
 
-/// Sums up and draws, also for an incomplete run.
+/// Sums up and draws, also an incomplete run.
 pub fn report(
     spec: &ExperimentSpec,
     samples: &[Sample],

@@ -1,5 +1,5 @@
-//! Adapters: a few lines of TOML say how a tool is called and how its real server is started. `lab/rivals` has those of
-//! the program, and its `README.md` the placeholders.
+//! Adapters tell in TOML how a tool and its real server start. `lab/rivals` has the program's own; its `README.md` has the
+//! placeholders.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ pub struct RivalSpec {
     pub name: String,
     /// One sentence for lists.
     pub about: String,
-    /// Programs that must be there.
+    /// Required programs.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Name of its server.
+    /// The server's name.
     #[serde(default)]
     pub server: Option<String>,
-    /// True: the tool fetches: it runs on the target's host, and its server on the source's host.
+    /// The tool fetches: it runs on the target's host, its server on the source's.
     #[serde(default)]
     pub fetches: bool,
-    /// Placeholders with their usual values; a tool of an experiment may set others.
+    /// Placeholders and usual values, which experiments may override.
     #[serde(default)]
     pub variables: BTreeMap<String, Scalar>,
     /// Files that it reads, made before each sample.
@@ -30,10 +30,10 @@ pub struct RivalSpec {
     pub files: Vec<FileSpec>,
     /// The command line for one file.
     pub command: Vec<String>,
-    /// Command line for a directory of files, if it differs; empty if the tool cannot copy several files.
+    /// The command line for a directory, if it differs; empty: impossible.
     #[serde(default)]
     pub command_many: Option<Vec<String>>,
-    /// Text for each file; together they are the file `{list}`.
+    /// Text for each file, together the file `{list}`.
     #[serde(default)]
     pub list: Option<String>,
     /// Environment variables.
@@ -42,17 +42,16 @@ pub struct RivalSpec {
     /// The check of the result.
     #[serde(default)]
     pub check: Check,
-    /// The path of the rate in its JSON output: `end.sum_received.bits_per_second`; bytes if the name ends in
-    /// `bytes_per_s`.
+    /// Path of the rate in its JSON output: `end.sum_received.bits_per_second`, or bytes in `..._bytes_per_s`.
     #[serde(default)]
     pub rate_json: Option<String>,
-    /// The path of the seconds in its JSON output, if those of the whole command say nothing.
+    /// Path of the seconds in its JSON output.
     #[serde(default)]
     pub seconds_json: Option<String>,
-    /// The path of the bytes that went with a mark (DSCP), in its JSON output.
+    /// Path of the marked bytes (DSCP) in its JSON output.
     #[serde(default)]
     pub marked_bytes_json: Option<String>,
-    /// The path of the changes of its service class, in its JSON output: a list of objects with `at_s` and `class`.
+    /// Path of class changes in its JSON output, as `at_s` and `class`.
     #[serde(default)]
     pub class_changes_json: Option<String>,
 }
@@ -63,19 +62,19 @@ pub struct RivalSpec {
 pub struct ServerSpec {
     /// The name in adapters.
     pub name: String,
-    /// Programs that must be there.
+    /// Required programs.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Placeholders with their usual values; a tool of an experiment may set others.
+    /// Placeholders and usual values, which experiments may override.
     #[serde(default)]
     pub variables: BTreeMap<String, Scalar>,
-    /// Other values for root: many servers must be asked to stay root.
+    /// Values for root: many servers must be asked to stay root.
     #[serde(default)]
     pub variables_as_root: BTreeMap<String, Scalar>,
-    /// Commands before it starts, each with its own argument list.
+    /// Commands before the start, as argument lists.
     #[serde(default)]
     pub setup: Vec<Vec<String>>,
-    /// Its configuration, made before the setup.
+    /// Configuration, made before the setup.
     #[serde(default)]
     pub files: Vec<FileSpec>,
     /// The command line, in the foreground, listening on `{port}`.
@@ -95,13 +94,13 @@ pub struct FileSpec {
     pub text: String,
 }
 
-/// A program, and where it comes from.
+/// A program and its origin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Need {
-    /// Searched on the path and in the `sbin` directories.
+    /// Searched on the path and in `sbin`.
     pub program: String,
-    /// Package of Debian and Ubuntu, or another source.
+    /// Debian's package, or another source.
     pub package: String,
 }
 
@@ -109,9 +108,9 @@ pub struct Need {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
-    /// All files of the source stand below the target, byte for byte, and no other files.
+    /// All files stand below the target, byte for byte, and no others.
     #[default]
     Files,
-    /// Nothing is copied, and nothing is checked.
+    /// No check; nothing is copied.
     None,
 }

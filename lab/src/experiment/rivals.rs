@@ -1,4 +1,4 @@
-//! All adapters: those of the program, and those of a user's directory, which add more or replace ours.
+//! The program's adapters, and a user's directory over them.
 //!
 //! The directory has `*.toml` for tools and `servers/*.toml` for servers.
 
@@ -10,12 +10,12 @@ use super::rival::{Need, RivalSpec, ServerSpec};
 use super::spec::ToolSpec;
 use crate::programs;
 
-/// A tool that cannot take part, and why.
+/// A tool that cannot take part.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MissingTool {
-    /// The label in the experiment.
+    /// The experiment's label.
     pub label: String,
-    /// The reason for people: what is missing and which package has it.
+    /// The missing program and its package.
     pub why: String,
 }
 
@@ -28,7 +28,7 @@ pub struct Rivals {
 }
 
 impl Rivals {
-    /// The adapters that are part of the program.
+    /// The program's own adapters.
     pub fn built_in() -> Result<Rivals, ExperimentError> {
         let mut all = Rivals { rivals: BTreeMap::new(), servers: BTreeMap::new(), programs: BTreeMap::new() };
         for (name, text) in super::builtin::RIVALS {
@@ -40,7 +40,7 @@ impl Rivals {
         Ok(all)
     }
 
-    /// Adds the adapters of a directory; one with the same name replaces ours.
+    /// Adds a directory's adapters; equal names replace ours.
     pub fn add_dir(&mut self, dir: &Path) -> Result<(), ExperimentError> {
         for path in toml_files(dir)? {
             let text = std::fs::read_to_string(&path).map_err(file("read", &path))?;
@@ -56,9 +56,8 @@ impl Rivals {
         Ok(())
     }
 
-    /// Uses this file for a program, without a search: `haul` from a build directory.
+    /// Uses this file as a program: `haul` from a build directory.
     pub fn set_program(&mut self, name: &str, path: PathBuf) {
-        // Tools run in directories of their own.
         let path = std::path::absolute(&path).unwrap_or(path);
         self.programs.insert(name.to_owned(), path);
     }
@@ -68,7 +67,7 @@ impl Rivals {
         self.rivals.values()
     }
 
-    /// The missing needs of an adapter and its server; empty if it can run. Unknown names have no needs.
+    /// Missing needs of an adapter and its server. Unknown names have none.
     pub fn missing_of(&self, rival: &str) -> Vec<Need> {
         let Some(rival) = self.rivals.get(rival) else { return Vec::new() };
         let server = rival.server.as_ref().and_then(|name| self.servers.get(name));
@@ -78,7 +77,6 @@ impl Rivals {
         missing.into_iter().cloned().collect()
     }
 
-    /// The adapter and server of a tool, or the reason why it cannot take part with so many files.
     pub(super) fn of_tool(
         &self,
         tool: &ToolSpec,
@@ -113,7 +111,7 @@ impl Rivals {
         Ok((rival, server))
     }
 
-    /// The path of a program. Daemons lie in `sbin`, which is often missing on the path of a user.
+    /// Daemons lie in `sbin`, often missing on a user's path.
     pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
         if let Some(path) = self.programs.get(name) {
             return path.is_file().then(|| path.clone());

@@ -1,5 +1,4 @@
-//! Runs an experiment. Repetitions are the outer loop and tools the inner one, so that a machine that slows down hits
-//! all tools alike. The seed shuffles the order of the tools.
+//! Runs an experiment. Repetitions are the outer loop: a machine that slows down hits all tools alike.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,22 +22,21 @@ use super::testbed::{Testbed, TestbedFactory};
 use crate::limits;
 use crate::shape::{Chance, Purpose};
 
-/// The directories of a run, and its other options.
+/// Directories and options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// `results`: the run gets a directory `<experiment>/<date>-<host>` below it.
+    /// `results`; a run gets `<experiment>/<date>-<host>` below it.
     pub results: PathBuf,
     /// Continues the run in this directory.
     pub resume: Option<PathBuf>,
-    /// The directory for data, copies and servers. Other users must be able to reach it, so it cannot lie below
-    /// `/root`.
+    /// The directory for data, copies and servers; other users must reach it, so not below `/root`.
     pub work: PathBuf,
-    /// True kills the running tool and ends the run.
+    /// True kills the tool and ends the run.
     pub cancelled: Arc<AtomicBool>,
 }
 
 impl ExperimentSpec {
-    /// Overrides the number of repetitions. Fails outside 1 to [`limits::MAX_REPEAT`].
+    /// Sets the repetitions. Fails outside 1 to [`limits::MAX_REPEAT`].
     pub fn set_repeat(&mut self, repeat: u32) -> Result<(), ExperimentError> {
         if !(1..=limits::MAX_REPEAT).contains(&repeat) {
             return Err(wrong("repeat", format!("must be 1 to {}, not {repeat}", limits::MAX_REPEAT)));
@@ -47,14 +45,14 @@ impl ExperimentSpec {
         Ok(())
     }
 
-    /// Overrides the data, for a quick look. Fails for no data, or more than the limits allow.
+    /// Sets the data, for a quick look. Fails for none, or above the limits.
     pub fn set_data(&mut self, data: DataSpec) -> Result<(), ExperimentError> {
         data.check("data")?;
         self.data = data;
         Ok(())
     }
 
-    /// Keeps only the tools with these labels or adapters. Fails if there is none such.
+    /// Keeps tools with these labels or adapters. Fails if there is none.
     pub fn keep_tools(&mut self, names: &[String]) -> Result<(), ExperimentError> {
         for name in names {
             if !self.tools.iter().any(|tool| tool.label() == name || tool.rival == *name) {
@@ -74,11 +72,11 @@ pub enum RunEvent<'a> {
     Missing(&'a MissingTool),
     /// All is ready.
     Started {
-        /// The directory of the results.
+        /// The directory of results.
         dir: &'a Path,
-        /// The number of measurements.
+        /// All measurements.
         samples: usize,
-        /// The number of measurements of an earlier run.
+        /// Measurements of an earlier run.
         present: usize,
     },
     /// A lab is being set up.
@@ -87,19 +85,19 @@ pub enum RunEvent<'a> {
     Running {
         /// The tool's label.
         tool: &'a str,
-        /// The point of the sweep.
+        /// The point.
         point: &'a Point,
         /// The repetition, from 0.
         repetition: u32,
     },
-    /// The tool has ended.
+    /// The tool ended.
     Finished(&'a Sample),
 }
 
 /// How a run ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The directory of the results.
+    /// The directory of results.
     pub dir: PathBuf,
     /// All samples, earlier ones too.
     pub samples: Vec<Sample>,
@@ -111,7 +109,7 @@ pub struct Outcome {
 
 type Entrant<'a> = (&'a ToolSpec, &'a RivalSpec, Option<&'a ServerSpec>);
 
-/// Runs an experiment, or the rest of it. Failures of tools become samples; errors are those of the experiment.
+/// Runs an experiment or its rest. Failures of tools are samples, not errors.
 pub fn run(
     spec: &ExperimentSpec,
     rivals: &Rivals,
@@ -127,7 +125,7 @@ pub fn run(
         let lines: Vec<String> = missing.iter().map(|tool| format!("  {}: {}", tool.label, tool.why)).collect();
         return Err(ExperimentError::NoTools { experiment: spec.name.clone(), missing: lines.join("\n") });
     }
-    // Tools run in directories of their own, so the path is absolute.
+    // Tools run in directories of their own.
     let work = std::path::absolute(&options.work).map_err(file("find", &options.work))?;
     fs::create_dir_all(&work).map_err(file("make", &work))?;
     let copied = entrants.iter().any(|(_, rival, _)| rival.check != Check::None);
@@ -156,7 +154,7 @@ pub fn run(
             return Ok(Outcome { dir, samples, missing, cancelled: true });
         }
         let topology = spec.topology_at(point)?;
-        // Each tool meets the events of the network from the first one on.
+        // Each tool meets the network's events from the first on.
         let is_one_for_each = !topology.events.is_empty();
         let mut standing = None;
         for ((tool, rival, server), repetition) in todo {
@@ -164,7 +162,7 @@ pub fn run(
                 return Ok(Outcome { dir, samples, missing, cancelled: true });
             }
             if is_one_for_each {
-                // The old network ends before the new one takes its names.
+                // The old network frees its names.
                 standing = None;
             }
             let (testbed, identity) = match &standing {
@@ -218,7 +216,7 @@ fn entrants<'a>(spec: &'a ExperimentSpec, rivals: &'a Rivals) -> (Vec<Entrant<'a
     (entrants, missing)
 }
 
-/// Every repetition of every tool at one point. The same seed, the same order.
+/// The seed decides the order.
 fn order<'a>(spec: &ExperimentSpec, entrants: &[Entrant<'a>], point: u64, repetitions: u32) -> Vec<(Entrant<'a>, u32)> {
     let mut chance = Chance::new(spec.seed.wrapping_add(point), Purpose::Order);
     let mut order = Vec::new();
@@ -269,7 +267,6 @@ fn set_up(
     Ok(())
 }
 
-/// Makes a directory for a new run, or checks the directory of an earlier run.
 fn results_dir(spec: &ExperimentSpec, options: &RunOptions) -> Result<PathBuf, ExperimentError> {
     let essence = essence(spec);
     if let Some(dir) = &options.resume {
@@ -301,7 +298,7 @@ fn results_dir(spec: &ExperimentSpec, options: &RunOptions) -> Result<PathBuf, E
     Err(wrong(parent.display().to_string(), "it has too many runs of today: move some away"))
 }
 
-/// Two runs with the same text here are the same experiment. Tools, repetitions and plots may be added later.
+/// The text that identifies an experiment, without tools, repetitions and plots.
 fn essence(spec: &ExperimentSpec) -> String {
     let sweep: BTreeMap<&String, Vec<&str>> =
         spec.sweep.iter().map(|(name, values)| (name, values.iter().map(|value| value.0.as_str()).collect())).collect();
@@ -323,13 +320,12 @@ fn essence(spec: &ExperimentSpec) -> String {
     )
 }
 
-/// Name of the file with this text.
 const ESSENCE: &str = "experiment.txt";
 
 /// `2026-11-21`, in UTC.
 pub(super) fn date(time: SystemTime) -> String {
     let days = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
-    // Howard Hinnant's days-to-civil, with eras of 400 years that begin on 1 March.
+    // Howard Hinnant's days-to-civil: eras of 400 years begin on 1 March.
     let z = days + 719_468;
     let era = z / 146_097;
     let day_of_era = z % 146_097;
@@ -342,7 +338,6 @@ pub(super) fn date(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The host's name as in file names: letters, digits, `-`.
 fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -1,4 +1,4 @@
-//! Raw results: one line of JSON for each measurement, appended as it comes.
+//! Raw results, one JSON line for each measurement.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -10,73 +10,71 @@ use super::error::{ExperimentError, file};
 use super::intervals::Interval;
 use super::matrix::Point;
 
-/// One measurement, good or not.
+/// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Values of the swept parameters.
     pub point: Point,
-    /// Label of the tool.
+    /// The tool's label.
     pub tool: String,
     /// The repetition, from 0; warm-ups count.
     pub repetition: u32,
-    /// The sample is kept, but not part of the summary.
+    /// Kept, but not in the summary.
     pub warm_up: bool,
-    /// The engine: `emulated`, `virtual`, `uml`, `loopback`.
+    /// `emulated`, `virtual`, `uml` or `loopback`.
     pub engine: String,
-    /// When it began, in seconds since 1970.
+    /// The beginning, in seconds since 1970.
     pub unix_s: u64,
-    /// The time of the whole command with its login, or the time that the tool printed. `None` if the tool could not be
-    /// started.
+    /// The whole command's time, or the printed one. `None`: it could not start.
     pub seconds: Option<f64>,
-    /// The bytes of all files of the source.
+    /// Bytes of all source files.
     pub bytes: u64,
-    /// Payload by time, or the rate that the tool printed (iperf3).
+    /// Payload by time, or the printed rate (iperf3).
     pub rate_mbit_per_s: Option<f64>,
-    /// The rate of others' TCP connections while the tool ran; `None` if there are none.
+    /// The rate of others' TCP connections meanwhile, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_mbit_per_s: Option<f64>,
-    /// The bytes that the tool reports as sent with a mark.
+    /// Bytes reported as sent with a mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marked_mb: Option<f64>,
-    /// The share of the source host's segments that were sent again; `None` if its kernel does not tell.
+    /// Share of the source host's segments sent again, if its kernel tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_again: Option<f64>,
-    /// The tool's changes of its service class, as it reports them.
+    /// Reported changes of service class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_changes: Vec<ClassChange>,
-    /// Processor seconds of the tool and its helpers, to 10 ms.
+    /// Processor seconds of the tool and helpers, to 10 ms.
     pub cpu_client_s: Option<f64>,
-    /// Processor seconds of the server while the tool ran, to 10 ms.
+    /// The server's processor seconds meanwhile, to 10 ms.
     pub cpu_server_s: Option<f64>,
-    /// Whether the copy equals the source; `None` without a copy, or without a comparison.
+    /// Whether the copy equals the source; `None` without a comparison.
     pub verified: Option<bool>,
     /// Exit status.
     pub exit: Option<i32>,
-    /// The sample counts in the summary.
+    /// Whether the summary counts it.
     pub valid: bool,
-    /// The reason why it does not count.
+    /// Why it does not count.
     pub why: Option<String>,
-    /// The received bytes while the tool ran; empty unless the experiment asks for them.
+    /// Received bytes meanwhile, if the experiment asks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// The end of the output of a failed tool and its server.
+    /// The end of a failed tool's and server's output.
     pub output: Option<String>,
 }
 
 /// A tool changed its service class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassChange {
-    /// Seconds since the tool was started.
+    /// Seconds since its start.
     pub at_s: f64,
     /// The class from then on; `normal` has no mark.
     pub class: String,
-    /// The reported reason; empty if there is none, and in samples of earlier versions.
+    /// The reported reason, if any; earlier versions had none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
 impl Sample {
-    /// The key of a measurement. The same key is not measured twice.
     pub(super) fn key(&self) -> (&Point, &str, u32) {
         (&self.point, &self.tool, self.repetition)
     }
@@ -88,7 +86,7 @@ pub(super) struct SampleFile {
 }
 
 impl SampleFile {
-    /// Opens the file, and reads its samples. A last line that a crash cut off is removed.
+    /// Opens and reads the file, without a last line cut off by a crash.
     pub(super) fn open(path: &Path) -> Result<(SampleFile, Vec<Sample>), ExperimentError> {
         let mut present = Vec::new();
         if path.exists() {
@@ -111,7 +109,7 @@ impl SampleFile {
     }
 }
 
-/// The samples of a directory of results, in order. A cut-off last line is left out.
+/// A directory's samples, in order, without a cut-off last line.
 pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, ExperimentError> {
     let path = dir.join(SAMPLES);
     let text = fs::read_to_string(&path).map_err(file("read", &path))?;
@@ -119,7 +117,6 @@ pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, ExperimentError> {
     parse(&path, &text[..whole])
 }
 
-/// Name of the file with the samples.
 pub(super) const SAMPLES: &str = "samples.jsonl";
 
 fn parse(path: &Path, text: &str) -> Result<Vec<Sample>, ExperimentError> {

@@ -1,8 +1,8 @@
-//! A value of an experiment, as written in its file.
+//! A value in an experiment's file.
 
 use serde::de::{Deserialize, Deserializer};
 
-/// A value that may be written as text, number or truth.
+/// A value written as text, number or truth.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scalar(pub String);
 

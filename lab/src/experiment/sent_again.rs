@@ -1,14 +1,14 @@
-//! What a host sent again while a tool ran, as its kernel counts segments: what loss and needless haste cost the path.
+//! The segments that a host's kernel sent again while a tool ran.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::intervals::ByteCounters;
 
-/// The counters of TCP of a host: a file like `/proc/net/snmp`, see proc_net(5).
+/// A file like `/proc/net/snmp`, see proc_net(5).
 pub(super) struct SegmentCounters(PathBuf);
 
-/// Segments so far (RFC 4022: `tcpOutSegs`, in Linux with those that are sent again, and `tcpRetransSegs`).
+/// Segments so far (RFC 4022: `tcpOutSegs`, in Linux with those sent again, and `tcpRetransSegs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segments {
     sent: u64,
@@ -16,7 +16,7 @@ pub(super) struct Segments {
 }
 
 impl SegmentCounters {
-    /// The counters of TCP stand beside those of the interfaces. Those of a whole machine count what its other programs send, too: `None`.
+    /// TCP's counters. `None` for a whole machine, whose other programs send, too.
     pub(super) fn beside(counters: &ByteCounters) -> Option<SegmentCounters> {
         (!counters.loopback).then(|| SegmentCounters(counters.path.with_file_name("snmp")))
     }
@@ -28,7 +28,6 @@ impl SegmentCounters {
 }
 
 impl Segments {
-    /// A line of names stands in front of each line of values.
     fn parse(text: &str) -> Option<Segments> {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp:"));
         let (names, values) = (lines.next()?, lines.next()?);
@@ -39,7 +38,7 @@ impl Segments {
         Some(Segments { sent: value("OutSegs")?, again: value("RetransSegs")? })
     }
 
-    /// The share of segments that were sent again since `before`; `None` when nothing was sent.
+    /// The share sent again since `before`; `None` if nothing was sent.
     pub(super) fn share_since(self, before: Segments) -> Option<f64> {
         let sent = self.sent.checked_sub(before.sent).filter(|sent| *sent > 0)?;
         Some(self.again.saturating_sub(before.again) as f64 / sent as f64)

@@ -1,4 +1,4 @@
-//! The real server of a tool: its configuration, its start, its end.
+//! The real server of a tool: configuration, start, end.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,25 +13,23 @@ use super::template::Scope;
 use super::testbed::Testbed;
 use crate::{limits, programs};
 
-/// The place and the inputs of a server.
 pub(super) struct Place<'a> {
     pub(super) testbed: &'a dyn Testbed,
     pub(super) host: &'a str,
     pub(super) rivals: &'a Rivals,
     pub(super) setup_wrap: &'a [String],
     pub(super) wrap: &'a [String],
-    /// The working directory, `{server_dir}` in the scope.
     pub(super) directory: &'a Path,
     pub(super) log: &'a Path,
 }
 
-/// A server that listens. When dropped, it is killed with everything it started.
+/// A listening server, killed with all it started on drop.
 pub(super) struct Server {
     process: Process,
 }
 
 impl Server {
-    /// Starts the server and waits until it listens on `{port}`.
+    /// Starts it, and waits until it listens on `{port}`.
     pub(super) fn start(spec: &ServerSpec, place: &Place<'_>, scope: &Scope) -> Result<Server, String> {
         Server::started(spec, place, scope).map_err(|why| format!("the server {} did not start: {why}", spec.name))
     }
@@ -75,7 +73,7 @@ impl Server {
     }
 }
 
-/// A port that is free in our own network namespace, and most likely on a host of the lab, too.
+/// A port free in our namespace is most likely free in the lab.
 pub(super) fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

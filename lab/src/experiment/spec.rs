@@ -1,4 +1,4 @@
-//! An experiment, as it stands in its file.
+//! An experiment's file.
 //!
 //! ```toml
 //! name = "stock-1g-228ms"
@@ -39,35 +39,34 @@ use crate::limits;
 use crate::topology::Topology;
 use crate::units::{Rate, Size, Time};
 
-/// The content of an experiment's file.
+/// An experiment.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentSpec {
     /// Name for directories and the command line: lower-case letters, digits, `-`.
     pub name: String,
-    /// The title for people.
+    /// The title.
     pub title: String,
-    /// The source of the experiment or its figures, and where ours must differ.
+    /// The source of the figures, and where ours must differ.
     #[serde(default)]
     pub paper: String,
-    /// The intended engine (`emulated`, `virtual`); the caller decides.
+    /// The intended engine; the caller decides.
     #[serde(default)]
     pub engine: Option<String>,
-    /// The seed for the order of the tools and the content of the files.
+    /// Seeds the tools' order and the files' content.
     #[serde(default = "one")]
     pub seed: u64,
-    /// Text of a topology, with placeholders.
     #[serde(default)]
     topology: Option<String>,
     /// The topology's file instead, relative to this one.
     #[serde(default)]
     topology_file: Option<PathBuf>,
-    /// Lists of values by name of the parameter; every combination is a point.
+    /// Values by parameter; each combination is a point.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<Scalar>>,
     /// The files to copy.
     pub data: DataSpec,
-    /// The host that has the data. Tools that send run here, and so do servers to fetch from.
+    /// The host with the data. Tools that send run here, and servers to fetch from.
     #[serde(default = "client")]
     pub from: String,
     /// The host that gets the data.
@@ -78,17 +77,17 @@ pub struct ExperimentSpec {
     pub setup: Vec<SetupSpec>,
     /// The tools to compare.
     pub tools: Vec<ToolSpec>,
-    /// Samples of each tool at each point, warm-ups not counted.
+    /// Samples of each tool at each point, besides warm-ups.
     pub repeat: u32,
-    /// Further samples before those, which the summary leaves out.
+    /// Samples before those, left out of the summary.
     #[serde(default)]
     pub warm_up: u32,
-    /// The time after which a tool is killed.
+    /// When a tool is killed.
     pub timeout: Time,
-    /// The time that the traffic of others has the network before each tool.
+    /// How long others' traffic has the network before each tool.
     #[serde(default)]
     pub lead: Time,
-    /// While a tool runs, read the received bytes of the target's host at intervals of this length.
+    /// Reads the target host's received bytes at these intervals.
     #[serde(default)]
     pub intervals: Option<Time>,
     /// The plots.
@@ -99,7 +98,7 @@ pub struct ExperimentSpec {
     pub figures: Vec<FigureSpec>,
 }
 
-/// Files of one size, incompressible, the same for the same seed.
+/// Incompressible files of one size, equal for the same seed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataSpec {
@@ -116,14 +115,14 @@ impl DataSpec {
         u64::from(self.files).saturating_mul(self.size.bytes)
     }
 
-    /// Checks that there is data, and not too much. `what` names the owner of the data.
+    /// Checks the bounds; `what` names the owner of the data.
     pub(super) fn check(&self, what: &str) -> Result<(), ExperimentError> {
         bounded(what, "the number of files", self.files.into(), limits::MAX_FILES.into())?;
         bounded(what, "the bytes of all files", self.bytes(), limits::MAX_DATA_BYTES)
     }
 }
 
-/// A command on a host, before the first tool of a point.
+/// A command before the first tool of a point.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetupSpec {
@@ -133,28 +132,27 @@ pub struct SetupSpec {
     pub command: Vec<String>,
 }
 
-/// A tool to compare: an adapter, and how it is used.
+/// A tool to compare.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {
-    /// Name of the adapter.
+    /// The adapter.
     pub rival: String,
-    /// Name in tables and plots; without it, the name of the adapter.
     #[serde(default)]
     label: Option<String>,
-    /// Override the variables of the adapter and of its server; may have placeholders of the sweep.
+    /// Variables for adapter and server; placeholders are allowed.
     #[serde(default)]
     pub vars: BTreeMap<String, Scalar>,
-    /// Further arguments, where the adapter has `{args}`.
+    /// Arguments for the adapter's `{args}`.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Words in front of the command line of client and server: `["mptcpize", "run"]`.
+    /// Words before client and server: `["mptcpize", "run"]`.
     #[serde(default)]
     pub wrap: Vec<String>,
-    /// Programs that the wrapper needs.
+    /// Programs of the wrapper.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// The check, instead of the adapter's.
+    /// Replaces the adapter's check.
     #[serde(default)]
     pub check: Option<Check>,
 }
@@ -163,42 +161,42 @@ pub struct ToolSpec {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlotSpec {
-    /// Lines over a parameter or over time, or bars.
+    /// Lines or bars.
     pub kind: PlotKind,
-    /// Parameter of the sweep. Bars without one compare the tools themselves.
+    /// Parameter of the sweep; bars without one compare tools.
     #[serde(default)]
     pub x: Option<String>,
-    /// Title of the x axis.
+    /// The x axis's title.
     #[serde(default)]
     pub x_title: Option<String>,
     /// The shown number.
     pub y: Metric,
-    /// The title above the plot.
+    /// The plot's title.
     pub title: String,
-    /// On the x axis, even steps stand for a doubling.
+    /// Even steps mean a doubling.
     #[serde(default)]
     pub log_x: bool,
-    /// Only points with these values; a plot over time needs one for each parameter.
+    /// Only points with these values; over time, one for each parameter.
     #[serde(default)]
     pub at: BTreeMap<String, Scalar>,
-    /// Statements of others about parts of the x axis, if they give words and no figures.
+    /// Statements of others in words.
     #[serde(default)]
     pub bands: Vec<BandSpec>,
 }
 
-/// A part of the x axis, and a statement about it.
+/// A statement about a part of the x axis.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BandSpec {
-    /// The first value of the part.
+    /// The first value.
     pub from: Scalar,
-    /// The last value of the part.
+    /// The last value.
     pub until: Scalar,
     /// The words.
     pub label: String,
 }
 
-/// How a plot shows its values.
+/// How a plot shows values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlotKind {
@@ -206,7 +204,7 @@ pub enum PlotKind {
     Line,
     /// A bar for each series.
     Bar,
-    /// A line for each tool over the seconds of its copy, from the intervals of its median sample.
+    /// A line for each tool over seconds, from its median sample.
     Time,
 }
 
@@ -218,15 +216,15 @@ pub enum Metric {
     Rate,
     /// Seconds of the whole command.
     Seconds,
-    /// Processor seconds of client and server for each gigabyte.
+    /// Processor seconds of both sides for each gigabyte.
     Cpu,
 }
 
-/// A figure of somebody else.
+/// Somebody else's figure.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FigureSpec {
-    /// Label of the tool. A tool that we do not have is shown, too.
+    /// The tool's label; a tool that we lack is shown, too.
     pub tool: String,
     /// The parameters that it holds for.
     #[serde(default)]
@@ -240,12 +238,12 @@ pub struct FigureSpec {
 }
 
 impl ExperimentSpec {
-    /// Reads an experiment that has no file of its own.
+    /// Reads an experiment from text.
     pub fn parse(text: &str) -> Result<ExperimentSpec, ExperimentError> {
         ExperimentSpec::parse_in("the experiment", text, Path::new("."))
     }
 
-    /// Reads an experiment from a file, and the file with its topology.
+    /// Reads an experiment's file and its topology's.
     pub fn load(path: &Path) -> Result<ExperimentSpec, ExperimentError> {
         let text = std::fs::read_to_string(path).map_err(file("read", path))?;
         let dir = path.parent().unwrap_or(Path::new("."));
@@ -272,7 +270,6 @@ impl ExperimentSpec {
         point.scope().fill(self.topology_text()).map_err(|error| wrong(self.topology_name(point), error.to_string()))
     }
 
-    /// The network of one point.
     pub(super) fn topology_at(&self, point: &Point) -> Result<Topology, ExperimentError> {
         let text = self.topology_text_at(point)?;
         Topology::parse(&text).map_err(|error| wrong(self.topology_name(point), error.to_string()))
@@ -282,12 +279,10 @@ impl ExperimentSpec {
         format!("the topology of {} at {point}", self.name)
     }
 
-    /// The topology with its placeholders.
     pub(super) fn topology_text(&self) -> &str {
         self.topology.as_deref().unwrap_or_default()
     }
 
-    /// Checks that the experiment can be run: names, bounds, and the topology of every point.
     fn check(&self) -> Result<(), ExperimentError> {
         let what = format!("experiment {}", self.name);
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -14,11 +14,11 @@ use super::spec::{ExperimentSpec, FigureSpec, Metric, ToolSpec};
 /// All numbers of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The name of the experiment.
+    /// The experiment's name.
     pub experiment: String,
-    /// The engine; several if a run was continued with another engine.
+    /// Engines; a continued run may have several.
     pub engines: Vec<String>,
-    /// The rows, point by point; within a point the tools in the order of the file.
+    /// Point by point, with tools in the file's order.
     pub rows: Vec<Row>,
     /// Tools that took no part.
     pub missing: Vec<MissingTool>,
@@ -31,53 +31,53 @@ pub struct Row {
     pub point: Point,
     /// The tool's label.
     pub tool: String,
-    /// Seconds of the whole command. `None` without a valid sample.
+    /// Seconds of the whole command; `None` without a valid sample.
     pub seconds: Option<Spread>,
     /// Mbit/s of payload.
     pub rate_mbit_per_s: Option<Spread>,
     /// Processor seconds of both sides for each gigabyte.
     pub cpu_s_per_gb: Option<Spread>,
-    /// The course of the copies, if the experiment asks for it; see [`Course`].
+    /// The copies' course, if asked for; see [`Course`].
     pub ramp_s: Option<Spread>,
-    /// Mbit/s at the interface, between the ramp and the end.
+    /// Mbit/s at the interface, between ramp and end.
     pub steady_mbit_per_s: Option<Spread>,
-    /// Coefficient of variation of the rates of those intervals.
+    /// Coefficient of variation of those intervals.
     pub variation: Option<Spread>,
-    /// The rate of the last quarter of these intervals, divided by that of all.
+    /// Their last quarter's rate by that of all.
     pub last_quarter: Option<Spread>,
-    /// Seconds without data in the middle of a copy, see [`longest_pause_s`].
+    /// Seconds without data mid-copy, see [`longest_pause_s`].
     pub longest_pause_s: Option<Spread>,
-    /// Mbit/s of the TCP connections of others.
+    /// Mbit/s of others' TCP connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others_mbit_per_s: Option<Spread>,
-    /// Percent of the source host's segments that were sent again.
+    /// Percent of the source host's segments sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_again_percent: Option<Spread>,
-    /// MB that went with a mark.
+    /// MB sent with a mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marked_mb: Option<Spread>,
-    /// The intervals of the copy with the median rate.
+    /// Intervals of the copy with the median rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// Changes of its service class in that copy.
+    /// Changes of service class in that copy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class_changes: Vec<ClassChange>,
     /// Invalid samples, without warm-ups.
     pub invalid: usize,
-    /// The reasons of the invalid samples, each once.
+    /// Why samples are invalid, each reason once.
     pub reasons: Vec<String>,
-    /// The rate of somebody else, in Mbit/s.
+    /// Somebody else's rate, in Mbit/s.
     pub elsewhere_mbit_per_s: Option<f64>,
-    /// The seconds of somebody else.
+    /// Somebody else's seconds.
     pub elsewhere_seconds: Option<f64>,
 }
 
 /// A median and its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// Number of samples.
+    /// Samples.
     pub n: usize,
-    /// The middle value, or the mean of the two middle values.
+    /// The middle value, or the mean of two.
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -86,7 +86,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// None without values.
+    /// `None` without values.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -113,7 +113,7 @@ impl Summary {
                     .filter(|sample| sample.point == point && sample.tool == tool && !sample.warm_up)
                     .collect();
                 let figure = spec.figures.iter().find(|figure| figure.tool == tool && point.matches(&figure.at));
-                // A missing tool is still a row, if there is somebody else's figure for it.
+                // A missing tool gets a row for somebody else's figure.
                 if !mine.is_empty() || figure.is_some() {
                     rows.push(Row::of(&point, tool, &mine, figure));
                 }
@@ -122,7 +122,7 @@ impl Summary {
         Summary { experiment: spec.name.clone(), engines, rows, missing: missing.to_vec() }
     }
 
-    /// The table and the remarks below it, as Markdown.
+    /// The table and remarks, as Markdown.
     pub fn markdown(&self, spec: &ExperimentSpec) -> String {
         let mut text = format!("# {}\n\n", spec.title);
         if !spec.paper.is_empty() {
@@ -224,7 +224,6 @@ impl Summary {
             });
             rows.push(cells);
         }
-        // Words to the left, numbers to the right.
         align(&rows, spec.sweep.len() + 1)
     }
 }
@@ -267,7 +266,7 @@ impl Row {
             seconds: spread(&|sample| sample.seconds),
             rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),
             cpu_s_per_gb: spread(&|sample| {
-                // From the rate and not from the size of the data: iperf3 ignores the size.
+                // iperf3 ignores the size of the data, so the rate gives the bytes.
                 let gigabytes = sample.rate_mbit_per_s? * sample.seconds? / 8e3;
                 Some((sample.cpu_client_s? + sample.cpu_server_s.unwrap_or(0.0)) / gigabytes)
             }),
@@ -321,7 +320,6 @@ fn spread(spread: Spread) -> String {
     }
 }
 
-/// A Markdown table whose source is readable too.
 fn align(rows: &[Vec<String>], left_columns: usize) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)

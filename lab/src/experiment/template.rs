@@ -1,7 +1,7 @@
 //! Texts with `{name}` in them: topologies, command lines, configuration files.
 //!
-//! Only a brace, a word and a brace are a placeholder; other braces (`{ rate = 1 }`, `http { ... }`) stay as they are.
-//! A value with a unit is also there as a plain number: `{buffer.bytes}`, `{rate.bits}`, `{delay.seconds}`.
+//! A placeholder is one word in braces; other braces (`{ rate = 1 }`, `http { ... }`) stay. Values with units are also plain
+//! numbers: `{buffer.bytes}`, `{rate.bits}`, `{delay.seconds}`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,6 @@ pub(super) struct Scope {
     values: BTreeMap<String, String>,
 }
 
-/// A placeholder without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no value for {{{name}}}; there is {known}")]
 pub(super) struct Unknown {
@@ -21,12 +20,10 @@ pub(super) struct Unknown {
 }
 
 impl Scope {
-    /// Sets a value, over an earlier one of the same name.
     pub(super) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.values.insert(name.into(), value.into());
     }
 
-    /// The text with all placeholders replaced.
     pub(super) fn fill(&self, text: &str) -> Result<String, Unknown> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
@@ -48,7 +45,7 @@ impl Scope {
         Ok(filled)
     }
 
-    /// Each word filled; a word that is `{args}` alone becomes all of `args`.
+    /// A word that is `{args}` alone becomes all of `args`.
     pub(super) fn fill_command(&self, words: &[String], args: &[String]) -> Result<Vec<String>, Unknown> {
         let mut filled = Vec::new();
         for word in words {
@@ -78,7 +75,6 @@ impl Scope {
     }
 }
 
-/// The word between the braces that a text begins with.
 fn placeholder(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.split_once('}')?.0;
     let first = name.chars().next()?;
@@ -87,7 +83,6 @@ fn placeholder(text: &str) -> Option<&str> {
     is_word.then_some(name)
 }
 
-/// A value in the named unit, as a plain number.
 fn number(value: &str, unit: &str) -> Option<String> {
     match unit {
         "bytes" => value.parse::<Size>().ok().map(|size| size.bytes.to_string()),
@@ -99,7 +94,7 @@ fn number(value: &str, unit: &str) -> Option<String> {
     }
 }
 
-/// The value for an axis: a plain number in the unit of its kind. `None` for words.
+/// A plain number in the unit of its kind; `None` for words.
 pub(super) fn on_axis(value: &str) -> Option<f64> {
     let number = value.parse::<f64>().ok().filter(|number| number.is_finite());
     let size = || value.parse::<Size>().ok().map(|size| size.bytes as f64);

@@ -1,4 +1,4 @@
-//! Where commands run: a running lab of any engine.
+//! A running lab of any engine, where commands run.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -9,43 +9,41 @@ use crate::topology::Topology;
 
 /// A running lab, as an experiment sees it.
 pub trait Testbed {
-    /// Starts a command on a host, with the names of all hosts resolving.
+    /// Starts a command on a host, with all hosts' names.
     ///
-    /// The child must be the command itself, without a wrapper that waits for it: its process group can be killed, and
-    /// `/proc/PID/net` shows the network of the host.
+    /// The child must be the command itself: its process group can be killed, and `/proc/PID/net` shows the host's network.
     fn spawn(&self, host: &str, command: Command) -> io::Result<Child>;
 
-    /// The host's own address; `None` if there is no such host.
+    /// The host's own address, if the host exists.
     fn address(&self, host: &str) -> Option<Ipv4Addr>;
 
-    /// The reason why samples since the last call are invalid, such as an emulator short of processor time; `None` if
-    /// they are valid.
+    /// Why samples since the last call are invalid.
     fn fault(&self) -> Option<String>;
 
-    /// Notes that the tool begins: the times of the network's events count from now. A second call changes nothing.
+    /// The tool begins: events count from the first call.
     fn begin(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Bytes that the TCP connections of others have carried so far; `None` if there are no others.
+    /// Bytes of others' TCP connections so far, if there are others.
     fn bytes_of_others(&self) -> Option<u64> {
         None
     }
 
-    /// The counters of bytes that a host receives; `None` if there is no such host.
+    /// A host's counters of received bytes, if the host exists.
     fn counters(&self, host: &str) -> Option<ByteCounters>;
 
-    /// `emulated`, `virtual` or `uml`, as shown beside every result.
+    /// `emulated`, `virtual` or `uml`, shown beside results.
     fn engine(&self) -> &str;
 }
 
-/// Why a lab could not be set up; shown to the user unchanged.
+/// Why a lab could not be set up, shown unchanged.
 pub type TestbedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sets a lab up, one for each point of a sweep. Dropping the testbed takes it down.
+/// Makes a lab for each point; dropping the testbed removes it.
 pub type TestbedFactory<'a> = dyn FnMut(&Topology) -> Result<Box<dyn Testbed + 'a>, TestbedError> + 'a;
 
-/// This machine as it is: no namespaces, every host is loopback. For trials of adapters, and for tests.
+/// The machine without namespaces, every host loopback: for trials and tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Here;
 

@@ -1,4 +1,4 @@
-//! Four classes by DSCP (RFC 4594) with htb: EF first and policed, then AF, best effort, lower effort. Pure.
+//! Four classes by DSCP (RFC 4594) with htb: EF first and policed, then AF, best effort, lower effort.
 //!
 //! ```text
 //! 1:1  rate of the link
@@ -12,10 +12,10 @@ use crate::limits;
 use crate::topology::{DiffServSpec, DirectionSpec};
 use crate::units::Time;
 
-/// Guaranteed bits per second of each class; together they are the link's rate.
+/// Guaranteed bits per second; together the link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FourRates {
-    /// Expedited forwarding: this is also its maximum.
+    /// Expedited forwarding, and its maximum.
     pub ef: u64,
     /// Assured forwarding.
     pub af: u64,
@@ -33,17 +33,16 @@ impl FourRates {
         let af = (left as f64 * classes.af_share.map_or(0.5, |share| share.share())) as u64;
         let rest = left - af;
         let lower = rest / limits::LOWER_EFFORT_PART;
-        // htb refuses a class without a rate; one byte a second is close to none.
+        // htb refuses a rate of zero; one byte a second is close.
         FourRates { ef, af: af.max(8), best: (rest - lower).max(8), lower: lower.max(8) }
     }
 }
 
-/// The fixed part: the frame at the exit of `device`, into which [`lines`] puts the classes.
+/// The fixed frame, which gets the classes of [`lines`].
 pub(super) fn frame(device: &str) -> String {
     format!("qdisc add dev {device} root handle 1: htb default 30")
 }
 
-/// The classes at the exit of `device`, made or changed.
 pub(super) fn lines(
     device: &str,
     direction: &DirectionSpec,
@@ -51,7 +50,6 @@ pub(super) fn lines(
     rtt: Time,
     mtu: u32,
 ) -> Vec<String> {
-    // Topology::check has made sure that DiffServ has a rate.
     let Some(rate) = direction.rate else { return Vec::new() };
     let rates = FourRates::of(rate.bits_per_s(), classes);
     let packet = u64::from(mtu + limits::ETHERNET_HEADER_BYTES);
@@ -82,8 +80,8 @@ pub(super) fn lines(
     ]
 }
 
-/// The filters behind the classes, made once. EF is 46 and VOICE-ADMIT 44. AF11 to AF43 have 001 to 100 in the first
-/// three bits, and an even, non-zero drop precedence. LE is 1 (RFC 8622), and CS1 was used for it before.
+/// Filters, made once. EF is 46, VOICE-ADMIT 44. AF11 to AF43 have 001 to 100 in the first three bits and an even,
+/// non-zero drop precedence. LE is 1 (RFC 8622), formerly CS1.
 pub(super) fn filters(device: &str) -> Vec<String> {
     let af = (1..=4u8).flat_map(|class| (1..=3u8).map(move |drop| (8 * class + 2 * drop, 20)));
     let codes = [(46, 10), (44, 10), (1, 40), (8, 40)].into_iter().chain(af);

@@ -5,14 +5,13 @@
 //! port ---> redirect to "in" [netem: rate, delay] = "out" ---bridge, floods--> port
 //! port --/                                                  \--> port
 //! ```
-//! All hosts hear every frame, the sender too, as on a hub. Devices take only their own frames.
+//! All hosts hear every frame, the sender too; devices take only their own.
 
 use crate::limits;
 use crate::topology::SegmentSpec;
 
 use super::step::{NetemError, Step, WIRES, middle, redirect, up};
 
-/// The parts of a segment's middle besides the hosts' devices.
 pub(super) fn steps(wire: usize, segment: &SegmentSpec, seed: Option<u64>) -> Result<Vec<Step>, NetemError> {
     if u64::from(segment.mtu) > 1500 && segment.rate.bits_per_s() <= 10_000_000 {
         return Err(NetemError::Unsupported {
@@ -32,8 +31,7 @@ pub(super) fn steps(wire: usize, segment: &SegmentSpec, seed: Option<u64>) -> Re
     ];
     for (number, device) in (0..segment.hosts.len()).map(|end| middle(wire, end)).chain([exit]).enumerate() {
         steps.push(ip(format!("link set dev {device} master {hub}")));
-        // The bridge must not learn addresses: all frames come out of the same port, and a bridge sends none back
-        // there.
+        // A bridge that learned addresses would send no frame back to the port that all come from.
         steps.push(ip(format!("link set dev {device} type bridge_slave learning off flood on mcast_flood on")));
         if number < segment.hosts.len() {
             steps.extend(redirect(&device, &entrance));

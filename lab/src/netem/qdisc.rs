@@ -1,7 +1,7 @@
-//! The lines of `tc` that make one direction of a link. Pure.
+//! The lines of `tc` that make one direction of a link.
 //!
-//! The first netem has rate, queue and delay. A second netem inside it has the functions that cannot be combined with
-//! them: random losses beside bursts, and packets that are held back.
+//! The first netem has rate, queue and delay. A second one inside has what cannot be combined with them: random losses
+//! beside bursts, and packets held back.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use crate::limits;
 use crate::topology::{DirectionSpec, LinkSpec};
 use crate::units::{Probability, Rate, Time};
 
-/// Whether segments pass whole. By default they do on fast links without effects on single packets and with the default
-/// queue, because effects and queue then apply to up to 44 packets at once.
+/// Segments pass whole by default without effects and with the default queue, which would apply to 44 packets at once.
 pub(super) fn segments_stay_whole(link: &LinkSpec) -> bool {
     let plain = |direction: DirectionSpec| {
         let often = |share: Option<Probability>| share.is_some_and(|share| !share.is_never());
@@ -26,7 +25,6 @@ pub(super) fn segments_stay_whole(link: &LinkSpec) -> bool {
     link.large_segments.unwrap_or_else(|| link.has_large_segments() && plain(link.forth()) && plain(link.back()))
 }
 
-/// One direction of a link, as netem has to make it.
 pub(super) struct OneWay {
     direction: DirectionSpec,
     rtt: Time,
@@ -37,13 +35,11 @@ pub(super) struct OneWay {
 }
 
 impl OneWay {
-    /// `direction` is one of the link's two.
     pub(super) fn new(link: &LinkSpec, direction: DirectionSpec, down: bool, seed: Option<u64>) -> OneWay {
         let whole_segments = segments_stay_whole(link);
         OneWay { direction, rtt: link.rtt(), mtu: link.mtu, whole_segments, down, seed }
     }
 
-    /// Rate, queue, delay and fate, as the queues at the exit of `device`.
     pub(super) fn lines(&self, device: &str) -> Vec<String> {
         let queue = limits::netem_packets(self.direction.queue_bytes(self.rtt), self.mtu);
         let on_the_way = self.packets_on_the_way(self.mtu);
@@ -51,7 +47,7 @@ impl OneWay {
         self.chain(device, queue.saturating_add(on_the_way), &rate, self.down)
     }
 
-    /// Rate and queue alone, as the queue at the exit of `device`; [`OneWay::after_the_rate`] is the rest.
+    /// Rate and queue; [`OneWay::after_the_rate`] is the rest.
     pub(super) fn rate_alone(&self, device: &str) -> String {
         let queue = limits::netem_packets(self.direction.queue_bytes(self.rtt), self.mtu);
         let rate = self.rate_words().unwrap_or_default();
@@ -59,7 +55,7 @@ impl OneWay {
         format!("qdisc replace dev {device} root handle 1: netem limit {queue} delay 0us{rate} loss random {loss}")
     }
 
-    /// Delay and fate alone; the rate is in another qdisc. `down` loses all packets here.
+    /// Delay and fate; the rate is in another qdisc. `down` loses all packets.
     pub(super) fn after_the_rate(&self, device: &str, down: bool) -> Vec<String> {
         let on_the_way = self.packets_on_the_way(46);
         let limit = on_the_way.max(limits::netem_packets(limits::UNLIMITED_LINK_QUEUE_BYTES, self.mtu));
@@ -86,7 +82,7 @@ impl OneWay {
         let (first_loss, second_loss) = match (down, direction.burst) {
             (true, _) => (" loss random 100%".to_owned(), None),
             (false, Some(burst)) => (bursts(burst.loss, burst.length), random),
-            // Written even for no effect: an event may have to end an earlier one.
+            // Written even for no effect, to end an earlier one.
             (false, None) => (format!(" loss random {}", percent(random.unwrap_or_default())), None),
         };
         let share = |word: &str, share: Option<Probability>| match share.filter(|share| !share.is_never()) {
@@ -101,10 +97,10 @@ impl OneWay {
             seed_text(0),
         )];
         let held_back = direction.reorder.filter(|share| !share.is_never());
-        // The second stage stands wherever it may become necessary; until then it lets all packets pass.
+        // The second stage passes all packets until an event needs it.
         if held_back.is_some() || direction.burst.is_some() {
             let held = match held_back {
-                // netem delays all packets except the share that it "reorders": those pass at once.
+                // netem delays all packets but the share that it "reorders".
                 Some(share) => {
                     let by = direction.reorder_by.map_or(limits::DEFAULT_REORDER_TIME, |by| by.0);
                     format!(" delay {} reorder {}", micros(by), percent_of(1.0 - share.share()))
@@ -121,7 +117,7 @@ impl OneWay {
     }
 }
 
-/// netem draws evenly on both sides of a mean; the topology gives the addition to the delay.
+/// netem draws on both sides of a mean; the topology gives the addition.
 fn delay(direction: &DirectionSpec) -> String {
     let least = direction.delay.unwrap_or_default().0;
     if let Some(spread) = direction.spread.filter(|spread| !spread.0.is_zero()) {
@@ -133,8 +129,7 @@ fn delay(direction: &DirectionSpec) -> String {
     }
 }
 
-/// netem counts packets in flight against its limit, too. Before the first have arrived, a queue may be longer by that
-/// number, which is wrong for a short queue that was asked for.
+/// netem's limit also counts packets in flight: before the first arrive, a short queue would be too long.
 pub(super) fn is_shorter_than_the_way(direction: &DirectionSpec) -> bool {
     let on_the_way = direction.rate.map_or(0, |rate| rate.bytes_in(longest_delay(direction)));
     direction.queue.is_some_and(|queue| queue.bytes < on_the_way)
@@ -145,7 +140,7 @@ fn longest_delay(direction: &DirectionSpec) -> Duration {
     direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0 + spread
 }
 
-/// Only a netem with a rate keeps the order of packets. This rate costs a packet of 1500 bytes 12 ns.
+/// Only a netem with a rate keeps packets in order. This rate costs a packet of 1500 bytes 12 ns.
 fn rate_that_keeps_order(direction: &DirectionSpec) -> String {
     match direction.jitter {
         Some(jitter) if !jitter.0.is_zero() => " rate 1000000000000bit 0".to_owned(),
@@ -153,16 +148,15 @@ fn rate_that_keeps_order(direction: &DirectionSpec) -> String {
     }
 }
 
-/// netem counts the framing of a segment once, not for each packet. So the rate is reduced by the framing of full
-/// packets; small ones pass a little too fast.
+/// netem counts framing once for a segment, so the rate is less by that of full packets.
 fn rate_of_segments(rate: Rate, mtu: u32) -> String {
     let counted = u128::from(mtu + limits::ETHERNET_HEADER_BYTES);
     let bits = u128::from(rate.bits_per_s()) * counted / u128::from(mtu + limits::WIRE_OVERHEAD_BYTES);
     format!(" rate {}bit 0", bits.max(8))
 }
 
-/// Gilbert and Elliott, with all packets lost in the bad state. A burst ends with probability 1/length. The good state
-/// ends so often that the share of packets in the bad state is the loss.
+/// Gilbert and Elliott: the bad state loses all. A burst ends with probability 1/length, the good state so that the bad
+/// state's share is the loss.
 fn bursts(loss: Probability, length: f64) -> String {
     let ends = 1.0 / length;
     let begins = ends * loss.share() / (1.0 - loss.share());
@@ -173,7 +167,7 @@ fn percent(share: Probability) -> String {
     percent_of(share.share())
 }
 
-/// netem has 32 bits for a probability: 2.3e-8 percent.
+/// netem's probability has 32 bits: 2.3e-8 percent.
 fn percent_of(share: f64) -> String {
     let text = format!("{:.8}", share.clamp(0.0, 1.0) * 100.0);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
@@ -222,7 +216,6 @@ qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 loss random 0%
     #[test]
     fn packets_whose_delay_spreads_overtake_each_other() {
         let link = link("rate = '200Mbit'\nrtt = '50ms'\nspread = '5ms'");
-        // A netem with a rate would keep the order, so the rate comes first.
         let lines = OneWay::new(&link, link.forth(), false, None).after_the_rate("w0.1", false);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains(" delay 25000us 5000us distribution normal loss"), "{lines:?}");

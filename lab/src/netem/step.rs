@@ -1,29 +1,29 @@
-//! One command of the host's own tools, and why it failed.
+//! A command of the host's own tools, and its failures.
 
 use std::fmt;
 
-/// The name of the namespace with the middle of the wires, as [`super::Namespaces`] knows it. No host has it.
+/// The namespace of the wires' middle; no host's name.
 pub const WIRES: &str = "(wires)";
 
-/// Why a network cannot be made by the kernel.
+/// Why the kernel cannot make a network.
 #[derive(Debug, thiserror::Error)]
 pub enum NetemError {
-    /// A tool ran and failed.
+    /// A tool failed.
     #[error("{command} failed in {host}: {stderr}{}", hint(stderr))]
     Failed {
         /// Host, or [`WIRES`].
         host: String,
-        /// The command with its arguments.
+        /// The command with arguments.
         command: String,
-        /// The error output of the tool.
+        /// The tool's error output.
         stderr: String,
     },
-    /// A tool could not be started.
+    /// A tool could not start.
     #[error("cannot run {program} in {host}: {error}; it comes with the package {}", package(program))]
     NotStarted {
         /// Host, or [`WIRES`].
         host: String,
-        /// The program without arguments.
+        /// The program.
         program: String,
         /// The system's error.
         error: std::io::Error,
@@ -31,26 +31,26 @@ pub enum NetemError {
     /// The kernel cannot do this.
     #[error("{what}: {why}")]
     Unsupported {
-        /// The part of the topology.
+        /// The topology's part.
         what: String,
         /// The alternative.
         why: String,
     },
 }
 
-/// A command and its namespace. Shown as it would be typed there.
+/// A command and its namespace, shown as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Host, or [`WIRES`].
     pub host: String,
     /// `ip`, `tc` or `sysctl`.
     pub program: &'static str,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<String>,
 }
 
 impl Step {
-    /// A command with words separated by single spaces: none of our words contains one.
+    /// Splits at single spaces: none of our words contains one.
     pub(crate) fn new(host: &str, program: &'static str, words: impl AsRef<str>) -> Step {
         let args = words.as_ref().split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
         Step { host: host.to_owned(), program, args }
@@ -71,7 +71,6 @@ pub(super) fn up(device: &str) -> Step {
     Step::new(WIRES, "ip", format!("link set dev {device} up"))
 }
 
-/// Makes all frames that enter one device leave by the other.
 pub(super) fn redirect(from: &str, to: &str) -> [Step; 2] {
     let filter = format!(
         "filter add dev {from} parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev {to}"

@@ -1,18 +1,17 @@
-//! Random numbers that stay the same for one seed for ever, because the results of experiments depend on them.
+//! Random numbers that never change for a seed, because experiments' results depend on them.
 //!
-//! xoshiro256++ 1.0. SplitMix64 fills its state, as its authors advise (D. Blackman, S. Vigna, "Scrambled Linear
-//! Pseudorandom Number Generators", ACM TOMS 2021; prng.di.unimi.it, public domain). Not for secrets.
+//! xoshiro256++ 1.0, whose state SplitMix64 fills (D. Blackman, S. Vigna, "Scrambled Linear Pseudorandom Number
+//! Generators", ACM TOMS 2021; prng.di.unimi.it, public domain). Not for secrets.
 
 use crate::topology::BurstSpec;
 
-/// A source of chance for one purpose.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance {
     state: [u64; 4],
 }
 
-/// Each purpose has its own generator, so that jitter does not change which packets are lost. Stored results depend on
-/// the order: add at the end.
+/// Each purpose has its own generator, so jitter does not change which packets are lost. Stored results depend on the
+/// order: add at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Loss,
@@ -31,15 +30,14 @@ pub(crate) enum Purpose {
 pub(super) struct Bursts {
     /// Probability, before each packet, of a change from good to bad.
     enter: f64,
-    /// The probability of the change back.
+    /// Probability of the change back.
     leave: f64,
     bad: bool,
     chance: Chance,
 }
 
 impl Chance {
-    /// A generator for one purpose of one direction. Seed and purpose are mixed one after the other, so neighbouring
-    /// values give unrelated numbers.
+    /// Seed and purpose are mixed in turn, so neighbouring values give unrelated numbers.
     pub fn new(seed: u64, purpose: Purpose) -> Chance {
         let mut seed = seed;
         let mut both = split_mix(&mut seed).wrapping_add(purpose as u64);
@@ -64,21 +62,20 @@ impl Chance {
         result
     }
 
-    /// A normally distributed number with a deviation of 1 and the mean `most`, from 0 to twice `most`. The sum of
-    /// twelve uniform numbers (Irwin and Hall) has that deviation.
+    /// A normal number from 0 to twice its mean `most`, deviation 1: the sum of twelve uniform ones (Irwin and Hall).
     pub fn normal(&mut self, most: u32) -> f64 {
         let even = |chance: &mut Chance| (chance.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
         let sum: f64 = (0..12).map(|_| even(self)).sum();
         (sum - 6.0 + f64::from(most)).clamp(0.0, 2.0 * f64::from(most))
     }
 
-    /// True with this probability. Draws no number for 0, so that switched-off effects cost nothing.
+    /// True with this probability. Draws nothing for 0: switched-off effects cost nothing.
     pub fn happens(&mut self, share: f64) -> bool {
         // The upper 53 bits fill a float exactly: 0 <= x < 1, so a share of 1 is always true.
         share > 0.0 && (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64) < share
     }
 
-    /// A whole number from 0 to `most`, all equally likely (to within most / 2^64).
+    /// From 0 to `most`, equally likely to within most / 2^64.
     pub fn up_to(&mut self, most: u64) -> u64 {
         let scaled = (u128::from(self.bits()) * (u128::from(most) + 1)) >> 64;
         u64::try_from(scaled).unwrap_or(most)
@@ -86,12 +83,10 @@ impl Chance {
 }
 
 impl Bursts {
-    /// The long-run share and the mean length are as asked. A row that ends with probability `leave` after each packet
-    /// has 1 / `leave` packets on average. The share of packets in the bad state is `enter / (enter + leave)`, which
-    /// gives `enter`.
+    /// A row that ends with probability `leave` has 1 / `leave` packets on average. The share of the bad state gives `enter`.
     ///
-    /// At least one packet lies between two rows, so rows of this length lose at most length / (length + 1). For a
-    /// larger share, rows get longer.
+    /// At least one packet lies between two rows, so rows lose at most length / (length + 1). For more, they get
+    /// longer.
     pub fn new(spec: &BurstSpec, seed: u64) -> Bursts {
         let loss = spec.loss.share();
         let wanted = loss / (1.0 - loss) / spec.length;
@@ -118,7 +113,7 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// 2^64 divided by the golden ratio: its multiples lie far apart.
+/// 2^64 by the golden ratio: its multiples lie far apart.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
@@ -128,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_published_generator() {
-        // The output of the authors' C code from the state 1, 2, 3, 4, and from the seed 42 through SplitMix64.
+        // The authors' C code gives this from the state 1, 2, 3, 4, and from seed 42 through SplitMix64.
         let mut small = Chance { state: [1, 2, 3, 4] };
         assert_eq!([(); 4].map(|()| small.bits()), [41943041, 58720359, 3588806011781223, 3591011842654386]);
         let mut seeded = Chance::from_seed(42);
@@ -162,7 +157,7 @@ mod tests {
 
     #[test]
     fn bursts_have_the_share_and_the_length_asked() {
-        // The last share is impossible with rows of two: its rows have 0.9 / 0.1 = 9.
+        // The last share is impossible with rows of two; its rows have 0.9 / 0.1 = 9.
         for (loss, length, length_had) in [(0.01, 5.0, 5.0), (0.1, 1.0, 1.0), (0.3, 20.0, 20.0), (0.9, 2.0, 9.0)] {
             let spec = BurstSpec { loss: Probability::new(loss).unwrap(), length };
             let mut bursts = Bursts::new(&spec, 1);

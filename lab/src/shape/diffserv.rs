@@ -1,13 +1,12 @@
-//! DiffServ: four classes by the DSCP of each packet, each with its own queue.
+//! DiffServ: four classes by DSCP, each with its queue.
 //!
-//! - *Expedited* (EF, and the network's own CS6 and CS7) goes first. A token bucket polices it on arrival (RFC 3246),
-//!   so that it cannot shut out the rest: `ef_rate` in the long run, [`limits::EF_BURST_TIME`] of that rate at once.
+//! - *Expedited* (EF, and the network's CS6 and CS7) goes first. A token bucket polices it (RFC 3246), so it cannot
+//!   shut out the rest: `ef_rate` in the long run, [`limits::EF_BURST_TIME`] of it at once.
 //! - *Assured* (AF, and CS2 to CS5) and *best effort* share the rest by weight.
-//! - *Lower effort* (LE, and CS1) is sent when nothing else waits (RFC 8622). It may starve, on purpose.
+//! - *Lower effort* (LE, and CS1) goes when nothing else waits (RFC 8622), and may starve, on purpose.
 //!
-//! Each queue has a quarter of the direction's bytes. So DiffServ takes no more memory than one queue, and no class
-//! takes another's room. That is enough for EF at its default of half the link: a quarter of 100 ms at the link's rate
-//! is 50 ms at its own rate. Drop precedence within AF is not modelled, and CS6 is not separate from EF.
+//! Each queue has a quarter of the direction's bytes: no class takes another's room. For EF at half the link that is 50 ms at
+//! its own rate. Drop precedence within AF is not modelled, and CS6 is in EF's class.
 
 use super::fifo::{Fifo, Waiting};
 use super::payload::{Nanos, Payload};
@@ -15,7 +14,7 @@ use crate::limits;
 use crate::topology::DiffServSpec;
 use crate::units::Rate;
 
-/// How a packet is treated.
+/// A packet's treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// First, up to a rate.
@@ -24,11 +23,10 @@ pub enum Class {
     Assured,
     /// The rest.
     BestEffort,
-    /// Traffic that may wait for all other.
+    /// Waits for all other.
     LowerEffort,
 }
 
-/// The queues, and the turn of assured and best effort.
 #[derive(Clone, Debug)]
 pub(super) struct Classes<P> {
     spec: DiffServSpec,
@@ -40,10 +38,9 @@ pub(super) struct Classes<P> {
     turn: Turn,
 }
 
-/// Tokens are bits, counted in 10^9ths so that each nanosecond adds a whole number of them.
+/// Counts bits in 10^9ths: each nanosecond adds a whole number.
 ///
-/// A packet passes while any token is left, and may overdraw. So the rate holds in the long run for packets of any
-/// size.
+/// A packet passes while any token is left, and may overdraw: the rate holds in the long run for any size.
 #[derive(Clone, Debug)]
 struct TokenBucket {
     bits_per_s: i128,
@@ -52,9 +49,8 @@ struct TokenBucket {
     filled_at: Nanos,
 }
 
-/// Deficit round robin (Shreedhar and Varghese, 1995) for two classes, with one number: the bytes that assured lacks
-/// against its share, in millionths of a byte. The class with the deficit is next. So turns are as short as packets,
-/// and the deficit stays below one packet. Only bytes sent while both wait are counted, so no class saves up turns.
+/// Deficit round robin (Shreedhar and Varghese, 1995) for two classes: the millionths of bytes that assured lacks against its
+/// share. The class with the deficit is next. Only bytes sent while both wait count, so no class saves up turns.
 #[derive(Clone, Debug)]
 struct Turn {
     share_ppm: i64,
@@ -62,12 +58,12 @@ struct Turn {
 }
 
 impl Class {
-    /// By code point (RFC 4594, RFC 8622); an unknown one is best effort (RFC 2474).
+    /// By code point (RFC 4594, RFC 8622); unknown ones are best effort (RFC 2474).
     pub fn of(dscp: u8) -> Class {
         match dscp {
             // EF, admitted voice (RFC 5865), CS6, CS7.
             46 | 44 | 48 | 56 => Class::Expedited,
-            // AF1x, AF2x, AF3x, AF4x, and CS2 to CS5. RFC 4594 puts them into queues of the same kind.
+            // AF1x to AF4x, and CS2 to CS5. RFC 4594 gives them queues of the same kind.
             10 | 12 | 14 | 18 | 20 | 22 | 26 | 28 | 30 | 34 | 36 | 38 | 16 | 24 | 32 | 40 => Class::Assured,
             // LE, and CS1, its earlier code point.
             1 | 8 => Class::LowerEffort,
@@ -77,7 +73,7 @@ impl Class {
 }
 
 impl<P: Payload> Classes<P> {
-    /// For a link of this rate, with room for `bytes` in all.
+    /// For this rate, with `bytes` in all.
     pub fn new(spec: &DiffServSpec, rate: Option<Rate>, bytes: u64) -> Classes<P> {
         let fifo = || Fifo::new(bytes / limits::DIFFSERV_QUEUES);
         Classes {
@@ -180,8 +176,7 @@ impl Turn {
     }
 }
 
-/// As asked, or half of the link. The topology refuses a link without a rate; here such a link would let everything
-/// pass.
+/// Defaults to half of the link. The topology refuses a link without a rate, which here would let everything pass.
 fn ef_bits_per_s(spec: &DiffServSpec, rate: Option<Rate>) -> u64 {
     let half = rate.map_or(MAX_BITS_PER_S, |rate| rate.bits_per_s().div_ceil(2));
     spec.ef_rate.map_or(half, Rate::bits_per_s).min(MAX_BITS_PER_S)
@@ -194,7 +189,7 @@ fn burst(bits_per_s: u64) -> i128 {
 
 const TOKENS_PER_BIT: i128 = 1_000_000_000;
 const PPM: i64 = 1_000_000;
-/// Higher than any rate that can be written (9 x 10^15), and small enough for the bucket's arithmetic.
+/// Higher than any writable rate (9 x 10^15), and small enough for the bucket's arithmetic.
 const MAX_BITS_PER_S: u64 = 1 << 60;
 
 #[cfg(test)]
@@ -212,8 +207,7 @@ mod tests {
 
     #[test]
     fn a_bucket_gives_its_burst_at_once_and_its_rate_for_ever() {
-        // 8 Mbit/s is 1000 bytes a millisecond. The burst is 50 ms of them, and the last packet overdraws by up to its
-        // size.
+        // 8 Mbit/s is 1000 bytes a millisecond. The burst is 50 ms of them, and the last packet overdraws.
         let mut bucket = TokenBucket::new(8_000_000);
         assert_eq!((0..100).filter(|_| bucket.take(Nanos::ZERO, 1000)).count(), 50);
         let passed = (1..=10_000).filter(|tick| bucket.take(Nanos(tick * 100_000), 1000)).count();

@@ -1,9 +1,8 @@
-//! One direction of a link: from the sender's queue to the receiver's door.
+//! One direction of a link, from the sender's queue to the receiver's door.
 //!
 //! Take what is offered -> police it -> let it wait -> transmit it -> draw its fate -> hand it out when it is due.
 //!
-//! Two kinds of events: a transmission ends, a packet is due. Both have exact times. `advance` handles them in their
-//! order, even when it is called late.
+//! Ends of transmissions and due packets have exact times, and `advance` handles them in order, even when called late.
 
 use super::counters::Counters;
 use super::fate::Fates;
@@ -16,12 +15,11 @@ use crate::limits;
 use crate::topology::{DirectionSpec, EventSpec};
 use crate::units::{Probability, Rate, Time};
 
-/// One direction of a link.
+/// One direction.
 #[derive(Clone, Debug)]
 pub struct Direction<P> {
     spec: DirectionSpec,
     rtt: Time,
-    /// The latest time of any call; it never goes back.
     now: Nanos,
     is_down: bool,
     queue: Queue<P>,
@@ -31,35 +29,32 @@ pub struct Direction<P> {
     counters: Counters,
 }
 
-/// The changes of an event; `None` leaves a value unchanged.
+/// An event's changes; `None` keeps a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkChange {
     /// True: the cable is pulled at the sender's end.
     ///
-    /// New packets are lost. The packet in transmission is lost, too, because its end never gets onto the wire. Packets
-    /// in flight arrive. Waiting packets stay and are transmitted when the link is up again: a driver's ring keeps its
-    /// packets without a carrier, while the kernel above it discards new ones. So a short interruption costs TCP only
-    /// the packets that it sent meanwhile.
+    /// New packets and the one in transmission are lost. Packets in flight arrive. Waiting ones go when the link is up again:
+    /// a driver's ring keeps its packets, while the kernel above discards new ones.
     pub down: Option<bool>,
-    /// The new rate, from the next packet on. The size of a default queue follows.
+    /// The rate from the next packet on; a default queue follows.
     pub rate: Option<Rate>,
-    /// The new delay, for packets whose transmission ends from now on. They still wait for packets in front of them.
+    /// The delay for transmissions that end from now on. Packets still wait for those in front.
     pub delay: Option<Time>,
-    /// The new loss of single packets; bursts go on unchanged.
+    /// The loss of single packets; bursts go on.
     pub loss: Option<Probability>,
 }
 
 impl From<&EventSpec> for LinkChange {
     fn from(event: &EventSpec) -> LinkChange {
-        // A pulled cable carries nothing either. The devices at its ends are told by the emulator.
+        // A pulled cable carries nothing; the emulator tells its devices.
         let down = event.down.or(event.unplugged);
         LinkChange { down, rate: event.rate, delay: event.delay, loss: event.loss }
     }
 }
 
 impl<P: Payload> Direction<P> {
-    /// `rtt` is the link's round trip, for the size of default queues. Each direction of a lab needs its own seed;
-    /// neighbouring numbers will do.
+    /// `rtt` is the link's, for default queues. Each direction needs its own seed; neighbouring numbers will do.
     pub fn new(spec: &DirectionSpec, rtt: Time, seed: u64) -> Direction<P> {
         Direction {
             rtt,
@@ -74,11 +69,9 @@ impl<P: Payload> Direction<P> {
         }
     }
 
-    /// A packet arrives at this time, after all events up to and at this time. A time before the last call counts as
-    /// that of the last call.
+    /// Lets a packet arrive after all events up to `now`; an earlier time counts as the last call's.
     ///
-    /// This returns no packets. Call [`Direction::advance`] about as often, or due packets fill the room for packets in
-    /// flight.
+    /// Call [`Direction::advance`] about as often, or due packets fill the room in flight.
     pub fn offer(&mut self, now: Nanos, packet: P) {
         let now = self.transmit_until(now);
         self.counters.offered += 1;
@@ -93,7 +86,6 @@ impl<P: Payload> Direction<P> {
         let wire_bytes = packet.wire_bytes();
         let frame = Waiting { item: packet, wire_bytes, since: now };
         if self.transmitter.is_idle() {
-            // Then the queue is empty, and the packet passes a queue of any size.
             self.transmit(now, frame);
         } else if self.queue.push(frame) {
             self.counters.waiting_bytes_max = self.counters.waiting_bytes_max.max(self.queue.bytes());
@@ -102,14 +94,13 @@ impl<P: Payload> Direction<P> {
         }
     }
 
-    /// Call [`Direction::advance`] by then: no packet is due before. Possibly none is due then either, if the packet in
-    /// transmission gets lost.
+    /// Call [`Direction::advance`] by then; no packet is due before, possibly none then.
     pub fn next_at(&self) -> Option<Nanos> {
         let transmitted = self.transmitter.end().map(|end| end.after(self.fates.delay()));
         [transmitted, self.flight.next_at()].into_iter().flatten().min()
     }
 
-    /// Returns all packets due by now, in order, each with its exact time.
+    /// Returns all packets due, in order, with exact times.
     pub fn advance(&mut self, now: Nanos, out: &mut impl FnMut(Nanos, P)) {
         let now = self.now.max(now);
         loop {
@@ -156,7 +147,7 @@ impl<P: Payload> Direction<P> {
         self.counters
     }
 
-    /// Packets that wait, are in transmission or in flight.
+    /// Packets waiting, in transmission or in flight.
     pub fn packets_inside(&self) -> usize {
         self.queue.len() + usize::from(!self.transmitter.is_idle()) + self.flight.len()
     }
@@ -166,7 +157,6 @@ impl<P: Payload> Direction<P> {
         self.queue.bytes()
     }
 
-    /// Returns the time, which never goes back.
     fn transmit_until(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         while let Some(end) = self.transmitter.end().filter(|&end| end <= self.now) {
@@ -191,13 +181,12 @@ impl<P: Payload> Direction<P> {
         }
     }
 
-    /// Without a rate the transmission ends at once, and the next call finds it so.
+    /// Without a rate, the transmission ends at once for the next call.
     fn transmit(&mut self, now: Nanos, frame: Waiting<P>) {
         self.counters.waiting_time_max = self.counters.waiting_time_max.max(now.since(frame.since));
         self.transmitter.start(now, frame);
     }
 
-    /// Draws the fate of a packet that has left the transmitter.
     fn send_off(&mut self, now: Nanos, frame: Waiting<P>) {
         let Waiting { item: mut packet, wire_bytes, .. } = frame;
         let Some(fate) = self.fates.next() else {
@@ -210,7 +199,7 @@ impl<P: Payload> Direction<P> {
         }
         let copy = fate.is_duplicated.then(|| packet.clone());
         let due = now.after(fate.delay);
-        // Without a rate no queue limits the bytes in flight, but this does.
+        // Without a rate, this alone limits the bytes in flight.
         let most_bytes = match self.spec.rate {
             Some(_) => limits::MAX_IN_FLIGHT_BYTES,
             None => limits::UNLIMITED_LINK_QUEUE_BYTES,

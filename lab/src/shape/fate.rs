@@ -1,4 +1,4 @@
-//! The effects of chance on a packet that has left the transmitter.
+//! Effects of chance on a transmitted packet.
 
 use std::time::Duration;
 
@@ -7,10 +7,8 @@ use crate::limits;
 use crate::topology::DirectionSpec;
 use crate::units::{Probability, Time};
 
-/// Draws the fates of one direction's packets, with one generator for each kind.
-///
-/// A large segment shares one fate, with the probability of one packet. The share of lost bytes stays as asked, but
-/// losses come in pieces of up to 64 KiB, so TCP halves its window less often. Loss experiments use single packets.
+/// A large segment shares one fate, with one packet's probability. The lost share is as asked, but in pieces of up to
+/// 64 KiB, so TCP halves its window less often. Loss experiments use single packets.
 #[derive(Clone, Debug)]
 pub(super) struct Fates {
     loss: f64,
@@ -29,16 +27,15 @@ pub(super) struct Fates {
     jitter_chance: Chance,
 }
 
-/// The fate of a packet that is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
-    /// One bit is changed: any number, to be taken modulo the number of bits.
+    /// Changes a bit: this number modulo the number of bits.
     pub flipped_bit: Option<u64>,
-    /// A copy follows directly behind the packet.
+    /// A copy follows directly.
     pub is_duplicated: bool,
     /// Delay and jitter.
     pub delay: Duration,
-    /// Chosen for reordering: this additional delay.
+    /// The additional delay for reordering.
     pub held_back: Option<Duration>,
 }
 
@@ -63,7 +60,7 @@ impl Fates {
         }
     }
 
-    /// `None`: lost, alone or in a burst. Both are drawn for every packet, so that neither shifts the other.
+    /// `None` is a loss, alone or in a burst. Drawing both for every packet keeps them independent.
     pub fn next(&mut self) -> Option<Fate> {
         let alone = self.loss_chance.happens(self.loss);
         let in_burst = self.bursts.as_mut().is_some_and(Bursts::next_is_lost);

@@ -1,11 +1,10 @@
-//! A queue of bounded size, first in, first out.
+//! A bounded queue, first in, first out.
 
 use std::collections::VecDeque;
 
 use super::payload::Nanos;
 use crate::limits;
 
-/// A packet that waits for its transmission.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<T> {
     pub item: T,
@@ -14,7 +13,7 @@ pub(super) struct Waiting<T> {
     pub since: Nanos,
 }
 
-/// First in, first out; a packet that does not fit is dropped (drop tail).
+/// Drops a packet that does not fit (drop tail).
 #[derive(Clone, Debug)]
 pub(super) struct Fifo<T> {
     waiting: VecDeque<Waiting<T>>,
@@ -27,7 +26,7 @@ impl<T> Fifo<T> {
         Fifo { waiting: VecDeque::new(), bytes: 0, limit_bytes }
     }
 
-    /// False: there is no room, and the packet is dropped. A packet larger than the limit is always dropped.
+    /// Returns false if it dropped the packet for lack of room; one above the limit never fits.
     #[must_use]
     pub fn push(&mut self, frame: Waiting<T>) -> bool {
         let fits = self.bytes + frame.wire_bytes <= self.limit_bytes;
@@ -57,7 +56,7 @@ impl<T> Fifo<T> {
         self.bytes
     }
 
-    /// Waiting packets stay, even above the new limit.
+    /// Waiting packets stay, even above the limit.
     pub fn set_limit(&mut self, limit_bytes: u64) {
         self.limit_bytes = limit_bytes;
     }

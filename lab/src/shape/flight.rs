@@ -1,19 +1,17 @@
-//! Packets in flight: they have left the transmitter and are due at the other end.
+//! Packets in flight: transmitted, and due at the other end.
 //!
-//! Two lines. In the first, no packet is due before the packets in front of it, whatever its jitter and changes of
-//! delay are. Packets chosen for reordering stand in the second line with an order of their own, and the first line
-//! overtakes them. So the next packet is always at the front of a line, and each packet costs constant time.
+//! In the first line, no packet is due before those in front. Packets chosen for reordering stand in a second line, and the
+//! first overtakes them. So the next packet is always at a front.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::payload::Nanos;
 
-/// The packets in flight in one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Flight<T> {
     line: VecDeque<Due<T>>,
-    /// The packets of the second line, each with the number of packets that joined the line before it.
+    /// The second line; each has the number of packets that joined the first before it.
     held: VecDeque<(u64, Due<T>)>,
     last_in_line: Nanos,
     last_held: Nanos,
@@ -33,7 +31,7 @@ struct Due<T> {
 pub(super) struct Arrival<T> {
     pub at: Nanos,
     pub item: T,
-    /// True if later packets have arrived before it.
+    /// True if later packets arrived before.
     pub was_overtaken: bool,
 }
 
@@ -51,9 +49,8 @@ impl<T> Flight<T> {
         }
     }
 
-    /// Adds a packet, due at this time, or with the packet in front of it if that is later. `held_back` is the
-    /// additional delay of a packet chosen for reordering. False: more than `most_bytes` would be in flight, and the
-    /// packet is lost.
+    /// Adds a packet, due at `at`, or with the one in front if later. `held_back` delays one chosen for reordering. Returns
+    /// false if more than `most_bytes` would be in flight: the packet is lost.
     #[must_use]
     pub fn push(&mut self, at: Nanos, held_back: Option<Duration>, item: T, wire_bytes: u64, most_bytes: u64) -> bool {
         if self.bytes + wire_bytes > most_bytes || self.len() >= self.most_packets {
@@ -76,14 +73,14 @@ impl<T> Flight<T> {
         true
     }
 
-    /// The time at which the next packet is due.
+    /// When the next packet is due.
     pub fn next_at(&self) -> Option<Nanos> {
         let line = self.line.front().map(|due| due.at);
         let held = self.held.front().map(|(_, due)| due.at);
         [line, held].into_iter().flatten().min()
     }
 
-    /// The next packet, if it is due by now.
+    /// The next packet, if due.
     pub fn pop(&mut self, now: Nanos) -> Option<Arrival<T>> {
         let next = self.next_at().filter(|&at| at <= now)?;
         let (due, was_overtaken) = if self.line.front().is_some_and(|due| due.at == next) {

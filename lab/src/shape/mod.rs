@@ -1,17 +1,16 @@
-//! The fate of each packet on a link or a shared segment. Pure: time and chance are arguments, packets go in and out.
+//! Decides each packet's fate on a link or shared segment. Time and chance are arguments.
 //!
-//! A direction of a link, in the order a packet meets them:
+//! A packet meets, in this order:
 //!
 //! ```text
 //! offer -> down? -> EF policer -> queue -> transmitter -> loss -> corruption -> duplication -> delay, jitter -> advance
 //!                   (diffserv)   (queue)  (transmitter)   '--------- fate ----------'         (flight)
 //! ```
 //!
-//! Time is virtual: due times and ends of transmissions follow from the times of the packets alone. A late caller gets
-//! the same packets with the same times, only later. A [`Segment`] has its own access to the medium in place of the
-//! transmitter, and its only losses are collisions.
+//! Due times follow from the packets' alone, however late the caller. A [`Segment`] has its own access to the medium, and
+//! loses only by collisions.
 //!
-//! Everything that passes is a [`Payload`]: one packet, or a large segment that stands for many.
+//! A [`Payload`] is one packet, or a large segment that stands for many.
 
 mod chance;
 mod counters;

@@ -1,4 +1,4 @@
-//! Where packets wait: one queue that drops at its tail, or the queues of DiffServ.
+//! Where packets wait: one queue that drops at its tail, or DiffServ's.
 
 use super::diffserv::Classes;
 use super::fifo::{Fifo, Waiting};
@@ -22,7 +22,7 @@ impl<P: Payload> Queue<P> {
         }
     }
 
-    /// False: the packet is above the rate of its class and must be dropped.
+    /// Returns false for a packet above its class's rate, which must be dropped.
     #[must_use]
     pub fn police(&mut self, now: Nanos, packet: &P) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl<P: Payload> Queue<P> {
         }
     }
 
-    /// Follows a change of the rate, on which default sizes depend.
+    /// Follows the rate, on which default sizes depend.
     pub fn resize(&mut self, now: Nanos, spec: &DirectionSpec, rtt: Time) {
         let bytes = limit_bytes(spec, rtt);
         match self {
@@ -71,7 +71,7 @@ impl<P: Payload> Queue<P> {
     }
 }
 
-/// A default size follows from rate and round trip, and may exceed the limit of a topology.
+/// A default size may exceed the limit of a topology.
 fn limit_bytes(spec: &DirectionSpec, rtt: Time) -> u64 {
     spec.queue_bytes(rtt).min(limits::MAX_QUEUE_BYTES)
 }

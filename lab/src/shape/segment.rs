@@ -3,20 +3,16 @@
 //! Wait until the medium is free -> begin. Alone: all others wait, and the frame arrives. Not alone: collide, stop,
 //! wait a random number of slots, try again.
 //!
-//! - Waiting stations begin the moment the medium is free, so two waiting stations always collide once.
-//! - Two stations that begin within one propagation delay do not hear each other yet, and collide. The propagation
-//!   delay is that of the segment, but at most half a slot (256 bit times): collisions on a longer wire could not be
-//!   detected. The rest of the segment's delay is added to the arrival, as the delay of hosts and bridges. A delay of 1
-//!   ms at 10 Mbit/s means 25.6 us on the wire.
+//! - Waiting stations begin when the medium is free, so two always collide once.
+//! - Stations that begin within one propagation delay do not hear each other, and collide. That delay is the segment's, at
+//!   most half a slot (256 bit times), as collisions could not be detected beyond; the rest delays the arrival. 1 ms at 10
+//!   Mbit/s means 25.6 us on the wire.
 //! - After the n-th collision a station waits 0 to 2^min(n, 10) - 1 slots of 512 bit times; after the 16th it gives up.
 //!
-//! Simplifications: All stations are equally far from each other, and all hear at once when the medium becomes free. A
-//! collision takes a propagation delay from the last beginning, preamble and jam (96 bit times), and a gap (96 bit
-//! times). Short frames are not padded. A frame occupies the medium with its gap, and arrives at the end of the gap.
-//! Only collisions and full queues lose frames. A successful sender begins again with its counter at zero, so it wins
-//! more often against one that has collided before. Real Ethernets have this capture effect, too, and are fair only in
-//! the long run. Seven stations that always want to send wait up to seconds and give up one frame in forty. At 40 % of
-//! the rate no frame is given up.
+//! Simplifications: Stations are equally far apart. A collision takes a propagation delay from the last beginning, preamble
+//! and jam (96 bit times), and a gap (96). A frame arrives after its gap; short ones are not padded. Only collisions and full
+//! queues lose frames. A successful sender begins again at zero and wins more often (capture effect). Seven stations that
+//! always send wait up to seconds and give up one frame in forty; at 40 % of the rate, none.
 
 use std::time::Duration;
 
@@ -29,18 +25,16 @@ use crate::limits;
 use crate::topology::SegmentSpec;
 use crate::units::Rate;
 
-/// A shared medium and the stations on it.
+/// A shared medium and its stations.
 #[derive(Clone, Debug)]
 pub struct Segment<P> {
     rate: Rate,
     delay: Duration,
-    /// Stations that begin within this time after another have not heard it.
+    /// Time in which stations do not hear another's beginning.
     deaf_time: Duration,
     slot: Duration,
-    /// The latest time of any call; it never goes back.
     now: Nanos,
     stations: Vec<Station<P>>,
-    /// The time when the medium is free again.
     free_at: Nanos,
     flight: Flight<Frame<P>>,
     chance: Chance,
@@ -49,10 +43,9 @@ pub struct Segment<P> {
 
 #[derive(Clone, Debug)]
 struct Station<P> {
-    /// The frame that it tries to send; the others wait behind it.
+    /// The frame being tried; others wait behind it.
     trying: Option<Waiting<Frame<P>>>,
     queue: Fifo<Frame<P>>,
-    /// The station does not begin before this time.
     ready_at: Nanos,
     collisions: u32,
 }
@@ -65,7 +58,7 @@ struct Frame<P> {
 }
 
 impl<P: Payload> Segment<P> {
-    /// Stations are numbered in the order of the hosts.
+    /// Stations are numbered as the hosts.
     pub fn new(spec: &SegmentSpec, seed: u64) -> Segment<P> {
         let slot = spec.rate.time_of(SLOT_BYTES);
         let queue = match spec.queue {
@@ -92,11 +85,10 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// A station has a packet for another station, or for all. All events up to and at this time come first. A time
-    /// before the last call counts as that of the last call.
+    /// Gives a station a packet for another, or all, after all events up to `now`; an earlier time counts as the last call's.
     ///
     /// # Panics
-    /// When there is no such station.
+    /// There is no such station.
     pub fn offer(&mut self, now: Nanos, station: usize, to: Option<usize>, packet: P) {
         let now = self.contend_until(now);
         self.counters.offered += 1;
@@ -113,13 +105,13 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// Call [`Segment::advance`] by then: no packet is due before. Possibly none is due then either.
+    /// Call [`Segment::advance`] by then; no packet is due before, possibly none then.
     pub fn next_at(&self) -> Option<Nanos> {
         let begun = self.next_beginning().map(|begin| begin.after(self.delay));
         [begun, self.flight.next_at()].into_iter().flatten().min()
     }
 
-    /// Returns all packets due by now, in order: the exact time, the station that hears the packet, the packet.
+    /// Returns all packets due, in order: exact time, hearing station, packet.
     pub fn advance(&mut self, now: Nanos, out: &mut impl FnMut(Nanos, usize, P)) {
         let now = self.now.max(now);
         loop {
@@ -141,7 +133,7 @@ impl<P: Payload> Segment<P> {
         self.counters
     }
 
-    /// Packets that wait, are in transmission or in flight.
+    /// Packets waiting, in transmission or in flight.
     pub fn packets_inside(&self) -> usize {
         let waiting = self.stations.iter().map(|station| station.queue.len() + usize::from(station.trying.is_some()));
         waiting.sum::<usize>() + self.flight.len()
@@ -155,13 +147,11 @@ impl<P: Payload> Segment<P> {
         self.now
     }
 
-    /// The time when the first station with a frame begins.
     fn next_beginning(&self) -> Option<Nanos> {
         self.stations.iter().filter_map(|station| station.begins_at(self.free_at)).min()
     }
 
-    /// A station begins. The outcome is decided a propagation delay later, when all stations that have not heard it
-    /// have begun, too.
+    /// Decides a beginning one propagation delay later, when all stations that have not heard it have begun.
     fn contend(&mut self, begin: Nanos) {
         let deaf_until = begin.after(self.deaf_time);
         let (mut first, mut last_begin, mut count) = (None, begin, 0);
@@ -178,7 +168,6 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// Lets the frame of a single station pass.
     fn transmit(&mut self, begin: Nanos, number: usize) {
         let station = &mut self.stations[number];
         let Some(frame) = station.trying.take() else { return };
@@ -191,7 +180,7 @@ impl<P: Payload> Segment<P> {
         self.counters.overflowed += u64::from(!fits);
     }
 
-    /// Makes all stations that began notice, jam, and choose when to try again.
+    /// Colliding stations notice, jam, and choose when to try again.
     fn collide(&mut self, begin: Nanos, last_begin: Nanos) {
         self.counters.collisions += 1;
         let deaf_until = begin.after(self.deaf_time);
@@ -208,7 +197,6 @@ impl<P: Payload> Segment<P> {
             }
             let doublings = station.collisions.min(limits::MAX_BACKOFF_DOUBLINGS);
             let slots = self.chance.up_to((1 << doublings) - 1);
-            // At most 1023, so that it fits.
             station.ready_at = jammed_until.after(self.slot * u32::try_from(slots).unwrap_or(u32::MAX));
         }
         self.free_at = jammed_until.after(self.rate.time_of(GAP_BYTES));
@@ -239,12 +227,11 @@ impl<P: Payload> Segment<P> {
 }
 
 impl<P> Station<P> {
-    /// The time when it begins to send its frame, if it has one and no station is earlier.
+    /// When it begins, if it has a frame and no station is earlier.
     fn begins_at(&self, free_at: Nanos) -> Option<Nanos> {
         self.trying.as_ref().map(|_| self.ready_at.max(free_at))
     }
 
-    /// Takes the next frame: the current one is sent, or given up.
     fn try_next(&mut self, now: Nanos) {
         self.trying = self.queue.pop();
         self.ready_at = now;
@@ -252,9 +239,9 @@ impl<P> Station<P> {
     }
 }
 
-/// 512 bit times: twice the longest propagation delay at which collisions are detected.
+/// 512 bit times: twice the longest delay at which collisions are detected.
 const SLOT_BYTES: u64 = 64;
-/// 64 bit times of preamble, and 32 of jam so that all stations notice.
+/// 64 bit times of preamble; with 32 of jam, all stations notice.
 const PREAMBLE_AND_JAM_BYTES: u64 = 12;
 /// 96 bit times of silence.
 const GAP_BYTES: u64 = 12;
@@ -265,14 +252,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// 10 Mbit/s: a packet of 1000 bytes takes (1000 + 38) x 0.8 us = 830.4 us, a slot 51.2 us.
     fn segment(stations: usize, more: &str) -> Segment<Packet> {
         let hosts: Vec<String> = (0..stations).map(|number| format!("'h{number}'")).collect();
         let text = format!("name = 'lan'\nrate = '10Mbit'\nhosts = [{}]\n{more}", hosts.join(","));
         Segment::new(&toml::from_str(&text).unwrap(), 1)
     }
 
-    /// All packets until this time: when, to which station, which packet.
     fn heard(segment: &mut Segment<Packet>, until: Nanos) -> Vec<(Nanos, usize, u64)> {
         let mut heard = Vec::new();
         segment.advance(until, &mut |at, station, packet: Packet| heard.push((at, station, packet.id)));
@@ -303,7 +288,7 @@ mod tests {
 
     #[test]
     fn two_that_do_not_hear_each_other_collide_and_then_both_pass() {
-        // 1 ms is far longer than a wire can be: the two stations are deaf for 25.6 us.
+        // 1 ms is longer than a wire can be: stations are deaf for 25.6 us.
         for (later_us, collide) in [(0, true), (25, true), (26, false), (800, false)] {
             let mut lan = segment(3, "delay = '1ms'");
             lan.offer(us(100), 0, Some(2), Packet::new(0, 1000));
@@ -319,8 +304,8 @@ mod tests {
 
     #[test]
     fn many_waiting_stations_share_the_medium_fairly_and_use_most_of_it() {
-        // R. Metcalfe and D. Boggs (1976) expect 1.7 slots of contention for each frame on the longest wire: 830 of 918
-        // us, 0.90. Back-off does better: a successful station goes on while those that collided pause ever longer.
+        // R. Metcalfe and D. Boggs (1976) expect 1.7 slots of contention on the longest wire: 830 of 918 us, 0.90. Back-off
+        // does better: others pause longer.
         for (delay, least, most) in [("0", 0.96, 0.995), ("26us", 0.92, 0.985)] {
             let mut lan = segment(7, &format!("delay = '{delay}'"));
             let mut by_sender = [0u32; 7];
@@ -342,7 +327,7 @@ mod tests {
 
     #[test]
     fn light_load_hardly_collides() {
-        // Seven stations take turns of 1 ms, one frame each: 83 % used, without collisions.
+        // Seven turns of 1 ms: 83 % used, without collisions.
         let mut lan = segment(7, "");
         for tick in 0..7000u64 {
             lan.offer(ms(tick), (tick % 7) as usize, None, Packet::new(tick, 1000));
@@ -353,7 +338,6 @@ mod tests {
 
     #[test]
     fn at_two_fifths_of_the_rate_frames_collide_and_none_is_given_up() {
-        // Seven stations, each with a frame every 14 ms from its own random time on: 7 x 830 us in 14 ms, 42 %.
         let mut lan = segment(7, "delay = '1ms'");
         let mut chance = Chance::new(1, Purpose::Jitter);
         let mut offers: Vec<(Nanos, usize)> = Vec::new();
@@ -375,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_always_collides_is_given_up() {
-        // 64 stations with one full queue each: some frame collides sixteen times.
+        // 64 stations with full queues: some frame collides sixteen times.
         let mut lan = segment(64, "queue = '100kB'");
         for id in 0..50 * 64 {
             lan.offer(ms(0), id % 64, Some((id + 1) % 64), Packet::new(id as u64, 1000));

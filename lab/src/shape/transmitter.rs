@@ -1,7 +1,6 @@
-//! Puts one frame after the other on the wire, at a rate.
+//! Puts frames on the wire, at a rate.
 //!
-//! A time on the wire is seldom a whole number of nanoseconds: 1538 bytes take 1230.4 ns at 10 Gbit/s. The remainder is
-//! carried over to the next frame behind it, so a million frames take exactly 1.2304 s.
+//! 1538 bytes take 1230.4 ns at 10 Gbit/s: the remainder is carried over, so a million frames take exactly 1.2304 s.
 
 use super::fifo::Waiting;
 use super::payload::Nanos;
@@ -12,7 +11,7 @@ pub(super) struct Transmitter<P> {
     /// `None`: frames take no time.
     rate: Option<Rate>,
     sending: Option<Waiting<P>>,
-    /// The last frame's exact end, in nanoseconds and parts of one: parts / rate.
+    /// The last frame's exact end in nanoseconds, and parts / rate.
     end_ns: u64,
     end_parts: u64,
 }
@@ -26,12 +25,12 @@ impl<P> Transmitter<P> {
         self.sending.is_none()
     }
 
-    /// The time when the current frame has left: never before its last bit has.
+    /// When the current frame has left, never before its last bit.
     pub fn end(&self) -> Option<Nanos> {
         self.sending.as_ref().map(|_| self.end_rounded())
     }
 
-    /// Begins; the transmitter must be idle. Directly behind another frame it begins at that frame's exact end.
+    /// Begins when idle. Directly behind another frame, it begins at that frame's exact end.
     pub fn start(&mut self, now: Nanos, frame: Waiting<P>) {
         if now != self.end_rounded() {
             (self.end_ns, self.end_parts) = (now.0, 0);
@@ -39,8 +38,7 @@ impl<P> Transmitter<P> {
         if let Some(rate) = self.rate {
             let rate = u128::from(rate.bits_per_s());
             let parts = u128::from(frame.wire_bytes) * 8 * 1_000_000_000 + u128::from(self.end_parts);
-            // Both fit: the remainder is less than a u64, and 2^33 bytes at 1 bit/s take 2^66 ns, which is the end of
-            // time.
+            // The remainder fits a u64; 2^33 bytes at 1 bit/s take 2^66 ns, the end of time.
             self.end_ns = self.end_ns.saturating_add(u64::try_from(parts / rate).unwrap_or(u64::MAX));
             self.end_parts = u64::try_from(parts % rate).unwrap_or(0);
         }
@@ -52,7 +50,7 @@ impl<P> Transmitter<P> {
         self.sending.take()
     }
 
-    /// Sets the rate from the next frame on; the current frame keeps its own.
+    /// Sets the rate from the next frame on.
     pub fn set_rate(&mut self, rate: Rate) {
         if self.rate != Some(rate) {
             self.rate = Some(rate);

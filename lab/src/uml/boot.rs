@@ -1,4 +1,4 @@
-//! Boots a kernel as a child process, and attends it until its end.
+//! Boots a kernel as a child process, and attends it.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write};
@@ -18,12 +18,11 @@ use super::private::PrivateDirectory;
 use super::run::{Clock, RunInUml};
 use crate::limits;
 
-/// The hidden subcommand that starts the kernel, and ends it when this program ends: [`keep_kernel`].
+/// Hidden subcommand that starts the kernel, and ends it with this program: [`keep_kernel`].
 pub const KERNEL_SUBCOMMAND: &str = "uml-kernel";
-/// The hidden subcommand that is process 1 of the guest, and its child: [`super::guest::main`].
+/// Hidden subcommand of the guest's process 1 and its child: [`super::guest::main`].
 pub const GUEST_SUBCOMMAND: &str = "uml-guest";
 
-/// From the private directory to the guest's final status.
 pub(super) fn run(
     what: &RunInUml,
     stop: &AtomicBool,
@@ -44,7 +43,7 @@ pub(super) fn run(
     let ended = loop {
         let ended = kernel.has_ended()?;
         let [out, err] = &mut outputs;
-        // The output may grow until the end, so the check of the child comes first.
+        // The output may grow until the end, so the child is checked first.
         out.copy(stdout)?;
         err.copy(stderr)?;
         match ended {
@@ -61,20 +60,20 @@ pub(super) fn run(
     }
 }
 
-/// The process between boot and the kernel: after a killed boot, it kills the kernel with its helpers and removes the
-/// private directory. `arguments` are the clock, that directory, the kernel and the kernel's own arguments.
+/// The process between boot and kernel: after a killed boot, it kills the kernel and removes the private directory.
+/// `arguments`: clock, directory, kernel, the kernel's own.
 pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     let [clock, directory, kernel, arguments @ ..] = arguments else {
         return Err(UmlError::Refused { what: KERNEL_SUBCOMMAND.into(), why: "is for internal use".into() });
     };
     if clock == REAL {
-        // Priority, if the rights allow it: in real time, work of the host delays the guest's links.
+        // In real time, the host's work delays the guest's links.
         let _ = rustix::process::setpriority_process(None, limits::MOST_URGENT);
     }
     let mut child = Command::new(kernel)
         .args(arguments)
         .stdin(Stdio::null())
-        // The kernel's helpers are in its group; some survive when only the kernel is killed.
+        // Some of the kernel's helpers, in its group, survive it.
         .process_group(0)
         .spawn()
         .map_err(UmlError::io(format!("start the kernel {kernel}")))?;
@@ -86,7 +85,7 @@ pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     };
     let (orphaned, was_orphaned) = mpsc::channel();
     thread::spawn(move || {
-        // Boot never writes, so this returns when boot closes its end or dies.
+        // Boot never writes: this returns when boot ends.
         let _ = std::io::stdin().read(&mut [0]);
         let _ = orphaned.send(());
         kill();
@@ -103,7 +102,7 @@ pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     .code())
 }
 
-/// The kernel's arguments. Words behind `--` are arguments of process 1; the kernel appends `console=` to them.
+/// Words behind `--` are process 1's arguments; the kernel appends `console=`.
 fn command_line(program: &Path, clock: Clock, bytes: u64, directory: &Path) -> Result<Vec<String>, UmlError> {
     let program = word("the path of haul-lab", program)?;
     let directory = word("the private directory", directory)?;
@@ -123,7 +122,6 @@ fn command_line(program: &Path, clock: Clock, bytes: u64, directory: &Path) -> R
     line.push(format!("uml_dir={directory}/"));
     if let Clock::Virtual { start_s } = clock {
         line.push("time-travel=inf-cpu".into());
-        // In nanoseconds.
         line.push(format!("time-travel-start={}", start_s.saturating_mul(1_000_000_000)));
     }
     line.push(format!("init={program}"));
@@ -137,7 +135,7 @@ fn command_line(program: &Path, clock: Clock, bytes: u64, directory: &Path) -> R
     Ok(line)
 }
 
-/// The kernel splits its command line at spaces. Process 1 must lie outside of the guest's own file systems.
+/// The kernel splits at spaces, and process 1 must lie outside the guest's own file systems.
 fn word<'a>(what: &str, path: &'a Path) -> Result<&'a str, UmlError> {
     match path.to_str() {
         Some(text) if text.starts_with('/') && !text.contains(|c: char| c.is_whitespace() || c == '"') => Ok(text),
@@ -148,7 +146,6 @@ fn word<'a>(what: &str, path: &'a Path) -> Result<&'a str, UmlError> {
     }
 }
 
-/// The kernel's process; ended when dropped.
 struct Kernel {
     child: Child,
     ended: Option<ExitStatus>,
@@ -168,12 +165,10 @@ impl Kernel {
             .arg(&what.kernel)
             .args(arguments)
             .env_clear()
-            // The directory of its memory.
             .env("TMPDIR", directory)
             .stdin(Stdio::piped())
             .stdout(open()?)
             .stderr(open()?)
-            // Ctrl-C is for this program, which ends the kernel in order.
             .process_group(0)
             .spawn()
             .map_err(UmlError::io(format!("start {}", what.program.display())))?;
@@ -190,7 +185,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // The end of its input tells the keeper to end.
+        // The end of its input ends the keeper.
         drop(self.child.stdin.take());
         let until = Instant::now() + limits::UML_STOP_TIME;
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
@@ -248,10 +243,9 @@ fn no_status(kernel: &Path, ended: ExitStatus, directory: &Path) -> UmlError {
     UmlError::NoStatus { kernel: kernel.display().to_string(), how, console: last, hint }
 }
 
-/// The first argument of [`keep_kernel`], when it is not `virtual`.
 const REAL: &str = "real";
 
-/// The default limit of a run, by the clock on the wall.
+/// The default limit, by the clock on the wall.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

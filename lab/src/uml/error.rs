@@ -1,14 +1,14 @@
-//! Why a run in a kernel has no result.
+//! Failures of a run in a kernel.
 
 use std::time::Duration;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum UmlError {
-    /// The host's file system refused something.
+    /// The host's file system refused.
     #[error("cannot {what}: {error}")]
     Io {
-        /// The failed act, and its object.
+        /// The act and its object.
         what: String,
         /// The system's error.
         error: std::io::Error,
@@ -16,19 +16,19 @@ pub enum UmlError {
     /// A value cannot be passed to a kernel.
     #[error("{what}: {why}")]
     Refused {
-        /// The part that is refused.
+        /// The refused part.
         what: String,
         /// The advice.
         why: String,
     },
-    /// The kernel ended without a final status of the guest.
+    /// The kernel ended without the guest's status.
     #[error("the kernel {kernel} ended before the command did ({how}); its last words:\n{console}\n  hint:  {hint}")]
     NoStatus {
         /// The kernel.
         kernel: String,
-        /// The exit status of the kernel.
+        /// The kernel's exit status.
         how: String,
-        /// The end of the kernel's console.
+        /// The console's end.
         console: String,
         /// The possible cause.
         hint: &'static str,
@@ -36,7 +36,7 @@ pub enum UmlError {
     /// The guest could not make the lab.
     #[error("the guest gave up: {0}")]
     Guest(String),
-    /// The guest's own network.
+    /// The guest's network failed.
     #[error(transparent)]
     Network(#[from] crate::netem::NetemError),
     /// The run took too long.

@@ -1,7 +1,6 @@
-//! Process 1 of the guest. It makes a machine of a bare kernel, runs one child, reports the child's end, and switches
-//! off.
+//! Process 1 of the guest makes a machine of a bare kernel, runs one child, reports its end, and switches off.
 //!
-//! Every failure ends in switching off, even a panic: nobody watches a kernel that hangs.
+//! Every failure switches off, even a panic: nobody watches a kernel that hangs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
@@ -22,11 +21,10 @@ use super::job::{self, GuestStatus, LastWord};
 use super::{lab, modules};
 use crate::limits;
 
-/// The path of boot's private directory in the guest.
 const SHARED: &str = "/run/haul-lab";
 
-/// The hidden subcommand. As process 1 it never returns; as the child it becomes or runs the command. Ignores what the
-/// kernel adds behind the first argument.
+/// The hidden subcommand. Process 1 never returns; the child runs the command. Ignores what the kernel adds behind the first
+/// argument.
 pub fn main(arguments: &[String]) -> Result<u8, UmlError> {
     let Some(directory) = arguments.first() else {
         return Err(UmlError::Refused { what: GUEST_SUBCOMMAND.into(), why: "is for internal use".into() });
@@ -39,7 +37,6 @@ pub fn main(arguments: &[String]) -> Result<u8, UmlError> {
     }
 }
 
-/// Runs process 1, and never returns.
 fn init(directory: &str) -> ! {
     let outcome = catch_unwind(AssertUnwindSafe(|| machine(directory)));
     let word = match outcome {
@@ -48,7 +45,6 @@ fn init(directory: &str) -> ! {
         Err(_) => LastWord::GaveUp("process 1 of the guest panicked".to_owned()),
     };
     if let Err(error) = word.write(Path::new(SHARED)) {
-        // Only the console is left.
         let _ = writeln!(std::io::stderr(), "haul-lab: {word:?}, and {error}");
     }
     rustix::fs::sync();
@@ -59,7 +55,6 @@ fn init(directory: &str) -> ! {
     }
 }
 
-/// Mounts file systems, loads modules, runs the child, copies its output, and waits for its end.
 fn machine(directory: &str) -> Result<LastWord, UmlError> {
     mount_one("proc", "proc", "/proc", "")?;
     check_that_this_is_uml()?;
@@ -102,7 +97,6 @@ fn machine(directory: &str) -> Result<LastWord, UmlError> {
     let status = reap_until(child.id())?;
     kill_all();
     for _ in 0..relays {
-        // The command's own servers are dead, so the pipes end at once.
         let _ = drained.recv_timeout(limits::UML_DRAIN_TIME);
     }
     Ok(match job::complaint(shared) {
@@ -111,15 +105,15 @@ fn machine(directory: &str) -> Result<LastWord, UmlError> {
     })
 }
 
-/// All hosts of a lab share the kernel's memory for TCP, by default a tenth of all memory. One flow on a long fast path
-/// exceeds that, and its window then stays small for good. In pages.
+/// In pages. By default all hosts share a tenth of memory for TCP: one flow on a long fast path exceeds it, and its window
+/// stays small for good.
 fn tcp_memory(bytes: u64) -> String {
     let pages = bytes / 4096;
     let [low, pressure, high] = limits::UML_TCP_MEMORY_EIGHTHS.map(|eighths| pages / 8 * eighths);
     format!("{low} {pressure} {high}")
 }
 
-/// Process 1 reaps every orphan; only the child's status matters.
+/// Process 1 reaps orphans; only the child's status matters.
 fn reap_until(child: u32) -> Result<GuestStatus, UmlError> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -135,7 +129,7 @@ fn reap_until(child: u32) -> Result<GuestStatus, UmlError> {
     }
 }
 
-/// Kills servers that the command left behind, but not process 1 and threads of the kernel.
+/// Kills servers left behind, but not process 1 and kernel threads.
 fn kill_all() {
     let Ok(entries) = fs::read_dir("/proc") else { return };
     for entry in entries.flatten() {
@@ -146,7 +140,7 @@ fn kill_all() {
     }
 }
 
-/// Copies from a pipe to a file on the host. Each piece is written at once, so that progress is visible there.
+/// Writes each piece at once, so progress is visible on the host.
 fn relay(mut from: Box<dyn Read + Send>, mut to: File) {
     let mut buffer = vec![0; limits::UML_OUTPUT_BYTES];
     while let Ok(count) = from.read(&mut buffer) {
@@ -166,19 +160,17 @@ fn mount_all(directory: &str) -> Result<(), UmlError> {
     mount_one("sysfs", "sysfs", "/sys", "")?;
     mount_one("tmpfs", "tmpfs", "/run", "mode=755")?;
     make_directory(SHARED, 0o700)?;
-    // The private directory may lie below the host's /dev/shm, which the guest's own hides: it is mounted as a file
-    // system.
+    // The private directory may lie below the host's /dev/shm, which the guest's own hides.
     mount_one("hostfs", "none", SHARED, directory)?;
     if !Path::new("/dev/null").exists() || !is_mounted("/dev") {
         mount_one("devtmpfs", "devtmpfs", "/dev", "mode=755")?;
     }
     make_directory("/dev/shm", 0o1777)?;
-    // More than the default half of memory, for data and copies of an experiment: the guest's memory includes their
-    // size.
+    // Experiments' data needs more than the default half; the guest's memory includes it.
     mount_one("tmpfs", "tmpfs", "/dev/shm", "mode=1777,size=80%")?;
     make_directory("/dev/pts", 0o755)?;
     mount_one("devpts", "devpts", "/dev/pts", "mode=620,ptmxmode=666")?;
-    // Directories that sshd and locks need.
+    // sshd and locks need these.
     for (path, mode) in [("/run/sshd", 0o755), ("/run/lock", 0o1777), ("/run/netns", 0o755)] {
         make_directory(path, mode)?;
     }
@@ -211,7 +203,7 @@ fn is_mounted(path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(path))
 }
 
-/// The acts of process 1 must never happen on a real machine.
+/// Process 1's acts must never happen on a real machine.
 fn check_that_this_is_uml() -> Result<(), UmlError> {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match text.contains("User Mode Linux") {
@@ -223,7 +215,6 @@ fn check_that_this_is_uml() -> Result<(), UmlError> {
     }
 }
 
-/// The child of process 1.
 fn child() -> Result<u8, UmlError> {
     let shared = Path::new(SHARED);
     let outcome = job::GuestJob::read(shared).and_then(|job| lab::run(&job));

@@ -1,4 +1,4 @@
-//! The messages between boot and guest: files in a directory that both see.
+//! Messages between boot and guest: files that both see.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,38 +9,35 @@ use serde::{Deserialize, Serialize};
 use super::error::UmlError;
 use crate::request::Request;
 
-/// The task of the guest.
+/// The guest's task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestJob {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// The whole environment; nothing is inherited.
+    /// The whole environment.
     pub environment: Vec<(String, String)>,
-    /// The guest has the host name of the machine, because results carry it.
+    /// The machine's host name, which results carry.
     pub host_name: String,
-    /// The command's directory; it must lie outside `/run` and `/dev`.
+    /// The command's directory, outside `/run` and `/dev`.
     pub directory: String,
 }
 
 /// How the command ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GuestStatus {
-    /// The command ended by itself.
+    /// The command's own exit status.
     Exited(i32),
-    /// A signal ended the command.
+    /// The signal that ended the command.
     Killed(i32),
 }
 
-/// The final status of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum LastWord {
-    /// The command ran.
     Ended(GuestStatus),
-    /// The command could not be run.
     GaveUp(String),
 }
 
-/// The lab's own directory in the guest, on a file system of the guest alone.
+/// The lab's directory, on the guest's own file system.
 const IN_GUEST: &str = "/run/lab";
 
 pub(super) const JOB: &str = "job.json";
@@ -51,7 +48,7 @@ const STATUS: &str = "status.json";
 const COMPLAINT: &str = "complaint";
 
 impl GuestStatus {
-    /// As in a shell: 128 and the signal for a killed command.
+    /// A shell's status: 128 and the signal for a killed command.
     pub fn code(&self) -> u8 {
         match self {
             GuestStatus::Exited(code) => (code & 0xff) as u8,
@@ -61,7 +58,7 @@ impl GuestStatus {
 }
 
 impl GuestJob {
-    /// Makes the job for our own program, which makes the lab of the request and does its task.
+    /// Makes the job of our own program for this request.
     pub fn of_request(program: &Path, request: &Request) -> GuestJob {
         let request = Request { directory: IN_GUEST.into(), ..request.clone() };
         GuestJob {
@@ -72,12 +69,10 @@ impl GuestJob {
         }
     }
 
-    /// Writes it to the guest's path.
     pub(super) fn write(&self, directory: &Path) -> Result<(), UmlError> {
         write(directory, JOB, self)
     }
 
-    /// Reads the job that [`GuestJob::write`] wrote.
     pub(super) fn read(directory: &Path) -> Result<GuestJob, UmlError> {
         let path = directory.join(JOB);
         let text = fs::read(&path).map_err(UmlError::io(format!("read {}", path.display())))?;
@@ -90,18 +85,16 @@ impl LastWord {
         write(directory, STATUS, self)
     }
 
-    /// `None` if the guest did not write it.
     pub(super) fn read(directory: &Path) -> Option<LastWord> {
         serde_json::from_slice(&fs::read(directory.join(STATUS)).ok()?).ok()
     }
 }
 
-/// Leaves the reason why the lab could not be made, for process 1.
+/// Leaves for process 1 why the lab could not be made.
 pub(super) fn complain(directory: &Path, reason: &str) -> Result<(), UmlError> {
     write(directory, COMPLAINT, &reason)
 }
 
-/// The reason that [`complain`] left.
 pub(super) fn complaint(directory: &Path) -> Option<String> {
     serde_json::from_slice(&fs::read(directory.join(COMPLAINT)).ok()?).ok()
 }

@@ -1,7 +1,6 @@
-//! Finds a User Mode Linux kernel, or builds one from the distribution's packaged source.
+//! Finds or builds a User Mode Linux kernel.
 //!
-//! In this order: `--kernel PATH`, `$HAUL_LAB_KERNEL`, the kernel that `haul-lab kernel` built into the user's cache,
-//! and in real time that of the package `user-mode-linux`.
+//! The order: `--kernel PATH`, `$HAUL_LAB_KERNEL`, the cache of `haul-lab kernel`, in real time package `user-mode-linux`.
 
 use std::fmt;
 use std::fs;
@@ -12,25 +11,24 @@ use std::process::{Command, Stdio};
 use super::error::UmlError;
 use crate::programs;
 
-/// The environment variable that names a kernel.
+/// The variable that names a kernel.
 pub const KERNEL_VARIABLE: &str = "HAUL_LAB_KERNEL";
-/// The path of the kernel of Debian's package.
 const PACKAGED: &str = "/usr/bin/linux.uml";
-/// The configuration over the defaults of `ARCH=um`.
+/// Overrides the defaults of `ARCH=um`.
 const FRAGMENT: &str = include_str!("../../uml/fragment.config");
 
-/// The possible places of kernels.
+/// Possible places of kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// `--kernel`.
     pub asked: Option<PathBuf>,
     /// `$HAUL_LAB_KERNEL`.
     pub variable: Option<PathBuf>,
-    /// The kernel that `haul-lab kernel` builds.
+    /// Built by `haul-lab kernel`.
     pub cache: Option<PathBuf>,
 }
 
-/// A kernel, and its source.
+/// A kernel and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The program.
@@ -47,7 +45,7 @@ impl Places {
     }
 }
 
-/// The first that exists; a named kernel must exist. Virtual time needs a kernel that supports it.
+/// The first that exists; a named one must exist. Virtual time needs its support.
 pub fn find(places: &Places, virtual_time: bool) -> Result<Found, UmlError> {
     let found = choose(places, virtual_time, &|path| path.is_file())?;
     if virtual_time && !knows_virtual_time(&found.path) {
@@ -84,7 +82,7 @@ fn choose(places: &Places, virtual_time: bool, exists: &dyn Fn(&Path) -> bool) -
     })
 }
 
-/// The kernel's own help lists it. Otherwise the kernel would pass the word to process 1, and run in real time.
+/// Looks in the kernel's help. Another kernel would run in real time.
 pub fn knows_virtual_time(kernel: &Path) -> bool {
     let output = Command::new(kernel).arg("--help").stdin(Stdio::null()).output();
     output.is_ok_and(|output| {
@@ -99,7 +97,7 @@ fn cached() -> Option<PathBuf> {
     Some(cache.join("haul-lab").join("linux-uml"))
 }
 
-/// One step of a build; shown as it would be typed in a shell.
+/// A build step, shown as typed in a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildStep {
     directory: PathBuf,
@@ -124,7 +122,6 @@ impl fmt::Display for BuildStep {
     }
 }
 
-/// Programs that a build needs, and their packages.
 const TOOLS: [(&str, &str); 11] = [
     ("apt-cache", "apt"),
     ("apt-get", "apt"),
@@ -160,7 +157,6 @@ pub fn build(dry: bool, report: &mut dyn Write) -> Result<PathBuf, UmlError> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let steps = steps(&build, &target, &package, jobs);
     if !dry {
-        // The rest of an interrupted build would be mixed with the new one.
         let _ = fs::remove_dir_all(&build);
         fs::create_dir_all(&build).map_err(UmlError::io(format!("make {}", build.display())))?;
         let fragment = build.join(FRAGMENT_NAME);
@@ -187,7 +183,6 @@ fn steps(build: &Path, target: &Path, package: &str, jobs: usize) -> Vec<BuildSt
     let target = target.display().to_string();
     vec![
         BuildStep::new(build, "apt-get", ["download", package]),
-        // Only the downloaded file's name has the version.
         BuildStep::new(build, "sh", ["-c", "'dpkg-deb -x linux-source-*.deb unpacked'"]),
         BuildStep::new(build, "mkdir", ["source"]),
         BuildStep::new(build, "tar", ["-xf", &archive, "-C", "source", "--strip-components=1"]),
@@ -218,7 +213,6 @@ fn newest(depends: &str) -> Option<String> {
 
 fn run(step: &BuildStep) -> Result<(), UmlError> {
     let mut command = Command::new(step.program);
-    // The quotes are only for people who read the step: the program gets the word without them.
     command.args(step.arguments.iter().map(|word| word.trim_matches('\''))).current_dir(&step.directory);
     let status = command.stdin(Stdio::null()).status().map_err(UmlError::io(format!("run {step}")))?;
     match status.success() {

@@ -1,4 +1,4 @@
-//! The guest's command: haul-lab itself, which makes the network as it does outside.
+//! The guest's command: haul-lab itself, making the network as outside.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -7,7 +7,6 @@ use std::process::Command;
 use super::error::UmlError;
 use super::job::GuestJob;
 
-/// Directories of tools that an ordinary user's PATH may lack.
 pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Becomes the command; returns only after a failure.
@@ -17,15 +16,14 @@ pub(super) fn run(job: &GuestJob) -> Result<u8, UmlError> {
     };
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(job.environment.iter().cloned()).env("PATH", path(job));
-    // The guest has no host name by itself; some programs and all results need one.
+    // The guest has no host name; some programs and all results need one.
     rustix::system::sethostname(job.host_name.as_bytes())
         .map_err(|error| UmlError::Io { what: "give the guest its name".into(), error: error.into() })?;
-    // A directory that only the host has is not a failure.
     command.current_dir(if Path::new(&job.directory).is_dir() { &job.directory } else { "/" });
     Err(UmlError::Io { what: format!("start {program} in the guest"), error: command.exec() })
 }
 
-/// The user's path, and behind it the directories of `ip` and `sshd`.
+/// The user's path, then that of `ip` and `sshd`.
 fn path(job: &GuestJob) -> String {
     match job.environment.iter().find(|(name, _)| name == "PATH") {
         Some((_, path)) => format!("{path}:{SYSTEM_PATH}"),

@@ -1,4 +1,4 @@
-//! Runs a command in an emulated network inside a User Mode Linux kernel: a second engine, in virtual or in real time.
+//! Runs a command in a User Mode Linux kernel's network, in virtual or real time.
 //!
 //! ```text
 //! haul-lab run --engine virtual   boot: private directory, job file, kernel process ------------------.
@@ -8,8 +8,8 @@
 //!   '--- copies stdout and stderr, reads the status <--- files of the private directory, over hostfs
 //! ```
 //!
-//! The guest sees the whole file system of the host, with the rights of its user, so results stay. Only `/run`, `/dev`
-//! and `/dev/shm` are its own, and empty at the start. The guest has no network to the outside.
+//! The guest sees the host's file system with its user's rights; only `/run`, `/dev` and `/dev/shm` are its own. It has no
+//! network to the outside.
 
 pub mod boot;
 mod error;
@@ -35,7 +35,7 @@ pub use job::{GuestJob, GuestStatus};
 pub use run::{Clock, RunInUml};
 
 impl RunInUml {
-    /// A lab in a kernel: in `kernel` if given, or in a kernel that is found.
+    /// A lab in `kernel`, or in one that is found.
     pub fn of_request(request: &Request, kernel: Option<PathBuf>, clock: Clock) -> Result<RunInUml, UmlError> {
         let topology = Topology::parse(&request.topology)
             .map_err(|error| UmlError::Refused { what: "the network".into(), why: error.to_string() })?;
@@ -56,7 +56,7 @@ impl RunInUml {
     }
 }
 
-/// Boots the kernel, runs the job and waits for its end. Output passes through meanwhile. Signals set `stop`.
+/// Boots the kernel, runs the job and passes output through, until signals set `stop`.
 pub fn run(
     what: &RunInUml,
     stop: &AtomicBool,
@@ -66,14 +66,13 @@ pub fn run(
     boot::run(what, stop, stdout, stderr)
 }
 
-/// Memory of a guest for this network: four times the bytes of queues and links (buffers of both ends, and some 2 bytes
-/// of kernel memory for each byte of a packet), plus the needs of a small system. Files on its `/run` and `/dev/shm`
-/// come on top.
+/// Four times the bytes of queues and links (both ends' buffers, and some 2 bytes of kernel memory for each), a small system,
+/// and files on `/run` and `/dev/shm`.
 pub fn memory_for(topology: &Topology, host_bytes: u64) -> Size {
     Size { bytes: memory_wanted(topology).clamp(limits::MIN_UML_BYTES, most_memory(host_bytes)) }
 }
 
-/// A warning if the guest gets less memory than its network needs.
+/// Warns if the guest gets less memory than its network needs.
 pub fn memory_warning(topology: &Topology, host_bytes: u64) -> Option<String> {
     let (wanted, most) = (memory_wanted(topology), most_memory(host_bytes));
     (wanted > most).then(|| {

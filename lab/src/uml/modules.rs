@@ -1,10 +1,10 @@
-//! Loads the modules of a packaged kernel, without modprobe. Our own kernel has everything built in.
+//! Loads a packaged kernel's modules without modprobe. Our own kernel has them built in.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules for the lab's networks, and congestion controls, queues and TLS with its ciphers for commands.
+/// The lab's networks; congestion controls, queues and TLS for commands.
 const WANTED: [&str; 23] = [
     "ipv6",
     "veth",
@@ -31,7 +31,7 @@ const WANTED: [&str; 23] = [
     "tcp_diag",
 ];
 
-/// Loads the modules that exist. Returns one line for each that the kernel refused.
+/// Loads existing modules, and returns a line for each refused one.
 pub(super) fn load() -> Vec<String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let homes = ["/usr/lib/uml/modules", "/lib/modules"].map(|home| Path::new(home).join(&release));
@@ -57,8 +57,7 @@ fn load_one(path: &Path) -> rustix::io::Result<()> {
     rustix::system::finit_module(&file, c"", 0)
 }
 
-/// The files of a module and of those that it needs, needed ones first. A line is `FILE: NEEDED NEEDED ...`, the
-/// nearest first.
+/// Files of a module, needed ones first. A line is `FILE: NEEDED NEEDED ...`, the nearest first.
 fn in_order(dependencies: &str, name: &str) -> Vec<PathBuf> {
     let file_name = format!("{name}.ko");
     for line in dependencies.lines() {

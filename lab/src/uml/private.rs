@@ -1,7 +1,6 @@
-//! The private directory of one run: the guest's memory, its job, its output. It is removed at the end in any case.
+//! The private directory of one run: the guest's memory, job and output.
 //!
-//! If this program is killed, the kernel's keeper removes it (see `boot`). If the keeper is killed, too, the next run
-//! removes it.
+//! Removal is this program's, the kernel keeper's (see `boot`) if the program was killed, or else the next run's.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -11,13 +10,13 @@ use rustix::fs::StatVfsMountFlags;
 
 use super::error::UmlError;
 
-/// A directory that only this user can enter.
+/// A directory of this user alone.
 pub(super) struct PrivateDirectory {
     path: PathBuf,
 }
 
 impl PrivateDirectory {
-    /// Makes it in memory if there is room for the guest, else among temporary files.
+    /// Prefers memory, if there is room for the guest, to temporary files.
     pub(super) fn make(guest_bytes: u64) -> Result<PrivateDirectory, UmlError> {
         let mut parents = vec![PathBuf::from("/dev/shm")];
         parents.extend([std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")]);
@@ -48,7 +47,7 @@ impl Drop for PrivateDirectory {
     }
 }
 
-/// A space would end the argument on the kernel's command line, and the guest's memory must be executable.
+/// The kernel's command line splits at spaces, and the guest's memory must be executable.
 fn is_fit(parent: &Path, bytes: u64) -> bool {
     let Some(text) = parent.to_str() else { return false };
     let room = rustix::fs::statvfs(parent).is_ok_and(|fs| {
@@ -57,7 +56,6 @@ fn is_fit(parent: &Path, bytes: u64) -> bool {
     text.starts_with('/') && !text.contains(char::is_whitespace) && room
 }
 
-/// Removes directories of this user whose process is gone.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -71,7 +69,6 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// A number for each run of one process.
 fn unique() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -87,7 +84,6 @@ mod tests {
     #[test]
     fn the_next_run_removes_what_a_killed_one_left() {
         let parent = tempfile::tempdir().unwrap();
-        // Process ids are below 2^22.
         let dead = parent.path().join(format!("{PREFIX}4194305-0"));
         let alive = parent.path().join(format!("{PREFIX}{}-0", std::process::id()));
         fs::create_dir(&dead).unwrap();

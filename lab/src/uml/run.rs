@@ -1,4 +1,4 @@
-//! A run in a kernel: which kernel, which clock, and what it does.
+//! A run in a kernel: kernel, clock and task.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use super::job::GuestJob;
 /// A run in a kernel.
 #[derive(Clone, Debug)]
 pub struct RunInUml {
-    /// The kernel, from [`super::kernel::find`].
+    /// From [`super::kernel::find`].
     pub kernel: PathBuf,
-    /// Our own program with its hidden subcommands: `std::env::current_exe()`.
+    /// Our own program: `std::env::current_exe()`.
     pub program: PathBuf,
-    /// The clock: virtual or real time.
+    /// Virtual or real time.
     pub clock: Clock,
-    /// The most memory of the guest; from [`super::memory_for`].
+    /// The guest's memory, from [`super::memory_for`].
     pub memory: Size,
     /// The lab and its task.
     pub job: GuestJob,
-    /// The limit by the clock on the wall, not by the guest's clock.
+    /// The limit by the clock on the wall.
     pub limit: Duration,
 }
 
-/// The clock of the guest.
+/// The guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Computation takes no time, and waiting is skipped.
     Virtual {
-        /// Seconds since 1970 at which the guest starts.
+        /// The start, in seconds since 1970.
         start_s: u64,
     },
-    /// The clock of the host.
+    /// The host's clock.
     Real,
 }

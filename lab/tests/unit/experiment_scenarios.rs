@@ -1,4 +1,4 @@
-//! Whole runs over loopback: with tools made of shell, and with the real ones where they are installed.
+//! Whole runs over loopback.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -31,7 +31,6 @@ const SPEC: &str = r#"
     figures = [{ tool = "good", at = { rate = "1Gbit" }, rate = "3Mbit" }, { tool = "better", rate = "4Mbit" }]
 "#;
 
-/// Adapters in a directory, for tools that are a line of shell.
 fn shell_rivals(dir: &Path, tools: &[(&str, &str)]) -> Rivals {
     for (name, script) in tools {
         let text = format!("name = '{name}'\nabout = 'Test.'\ncommand = ['sh', '-c', '''{script}''']\n");
@@ -53,7 +52,6 @@ fn here(_: &Topology) -> Result<Box<dyn Testbed>, TestbedError> {
     Ok(Box::new(Here))
 }
 
-/// Rounds figures that depend on a clock, so that the rest can be compared.
 fn without_clock(samples: &[Sample]) -> Vec<Sample> {
     samples
         .iter()
@@ -142,7 +140,7 @@ fn good_wrong_and_hanging_tools_become_samples_a_table_and_a_plot() {
 #[test]
 fn an_experiment_that_asks_for_it_is_watched_while_it_copies() {
     let dir = tempfile::tempdir().unwrap();
-    // Slow enough for a dozen intervals of 20 ms, whatever else the machine does.
+    // Slow enough for a dozen intervals of 20 ms.
     let rivals = shell_rivals(dir.path(), &[("good", "sleep 0.25; cp -r {data} {target}")]);
     let plot = "plots = [{ kind = 'time', y = 'rate', title = 'Course', at = { rate = '1Gbit' } }, ";
     let text = SPEC.replacen("title = ", "intervals = '20ms'\ntitle = ", 1).replacen("plots = [", plot, 1);
@@ -184,7 +182,7 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     assert!(first.cancelled);
     assert_eq!((first.samples.len(), runs()), (2, 2));
 
-    // A crash in the middle of a line costs only that sample.
+    // A crash mid-line costs only that sample.
     let path = first.dir.join("samples.jsonl");
     let whole = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("{whole}{{\"point\":{{")).unwrap();
@@ -203,10 +201,9 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     assert!(error.contains("another version of shell"), "{error}");
 }
 
-/// This machine, with a fault or traffic of others to report.
 struct Told {
     fault: Option<&'static str>,
-    /// Others carry a megabit between two calls.
+    /// A megabit of others between two calls.
     bytes_of_others: Option<Cell<u64>>,
 }
 
@@ -283,11 +280,11 @@ fn a_lab_that_does_not_start_says_for_which_point() {
     assert_eq!(error, "the lab for rate 1Gbit did not start: no TUN devices here");
 }
 
-/// The adapters whose programs are installed, with one file and with three; `HAUL_LAB_RIVALS=scp,curl` tries only some.
+/// `HAUL_LAB_RIVALS=scp,curl` tries only some.
 #[test]
 fn installed_rivals_copy_what_they_are_given() {
     let dir = tempfile::Builder::new().prefix("haul-lab-rivals-").tempdir().unwrap();
-    // Servers that give up root must be able to reach the files.
+    // Servers that give up root must reach the files.
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let mut rivals = Rivals::built_in().unwrap();
     if let Some(haul) = std::env::var_os("HAUL_BIN") {
@@ -334,7 +331,6 @@ fn installed_rivals_copy_what_they_are_given() {
     assert!(failures.is_empty(), "{}", failures.join("\n").replace("\\n", "\n"));
 }
 
-/// The tools of our experiments, with the flags used there.
 #[test]
 fn tools_of_the_experiments_understand_their_arguments() {
     let dir = tempfile::Builder::new().prefix("haul-lab-tools-").tempdir().unwrap();
@@ -348,7 +344,6 @@ fn tools_of_the_experiments_understand_their_arguments() {
         }
         spec.set_repeat(1).unwrap();
         spec.set_data(DataSpec { files: spec.data.files.min(3), size: Size { bytes: 100_000 } }).unwrap();
-        // It would change the routes of this machine.
         spec.setup.clear();
         for tool in spec.tools.iter_mut().filter(|tool| tool.rival == "iperf3") {
             tool.vars.insert("duration".into(), Scalar("1".into()));

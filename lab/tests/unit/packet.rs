@@ -1,8 +1,7 @@
-//! A packet for tests, and times as tests write them.
+//! A packet for tests, and short times.
 
 use super::{Nanos, Payload};
 
-/// The properties of a packet that matter to a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub id: u64,
@@ -13,7 +12,6 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// A packet of best effort.
     pub fn new(id: u64, bytes: u32) -> Packet {
         Packet { id, bytes, packets: 1, dscp: 0, is_flipped: false }
     }
@@ -37,12 +35,10 @@ impl Payload for Packet {
     }
 }
 
-/// So many milliseconds since the start.
 pub(super) fn ms(time: u64) -> Nanos {
     Nanos(time * 1_000_000)
 }
 
-/// So many microseconds since the start.
 pub(super) fn us(time: u64) -> Nanos {
     Nanos(time * 1000)
 }

@@ -1,5 +1,4 @@
-//! The behaviour of a link, as scenarios in virtual time. A packet of 1500 bytes has 1538 on the wire: 12,304 ns at 1
-//! Gbit/s.
+//! A link's behaviour in virtual time. 1500 bytes are 1538 on the wire: 12,304 ns at 1 Gbit/s.
 
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ fn seeded(spec: &str, seed: u64) -> Direction<Packet> {
     Direction::new(&toml::from_str(spec).unwrap(), Time::default(), seed)
 }
 
-/// `count` packets of 1500 bytes, one every `gap`, from the start.
+/// `count` packets of 1500 bytes, one every `gap`.
 fn offer(link: &mut Direction<Packet>, count: u64, gap: Nanos) {
     for id in 0..count {
         link.offer(Nanos(id * gap.0), Packet::new(id, 1500));
@@ -38,7 +37,7 @@ fn arrivals(link: &mut Direction<Packet>, until: Nanos) -> Vec<(Nanos, Packet)> 
     arrived
 }
 
-/// Offers as [`offer`] does, and takes arrivals every 100 packets, as an emulator would.
+/// Takes arrivals every 100 packets, as an emulator would.
 fn carry(link: &mut Direction<Packet>, packet: &Packet, count: u64, gap: Nanos) -> Vec<(Nanos, Packet)> {
     let mut arrived = Vec::new();
     for id in 0..count {
@@ -56,7 +55,7 @@ fn ids(link: &mut Direction<Packet>, until: Nanos) -> Vec<u64> {
     arrivals(link, until).into_iter().map(|(_, packet)| packet.id).collect()
 }
 
-/// Whether `count` of `trials` agrees with the share asked: within three standard deviations.
+/// Within three standard deviations of the share.
 fn agrees(count: u64, trials: u64, share: f64) -> bool {
     let (expected, sigma) = (trials as f64 * share, (trials as f64 * share * (1.0 - share)).sqrt());
     (count as f64 - expected).abs() <= 3.0 * sigma
@@ -117,7 +116,7 @@ fn more_on_the_way_than_the_lab_holds_is_counted_on_its_own() {
 
 #[test]
 fn what_is_handed_out_late_is_not_on_the_way() {
-    // 1.2 GiB in all, of which 300 MiB are in flight at once.
+    // 1.2 GiB in all, 300 MiB in flight at once.
     let mut link = link("rate = '1Tbit'\ndelay = '1us'\nqueue = '1GiB'");
     for id in 0..4 {
         link.offer(ms(0), Packet::new(id, 300 << 20));
@@ -152,19 +151,17 @@ fn bursts_have_the_length_asked() {
     let arrived = carry(&mut link, &Packet::new(0, 1500), 500_000, us(1));
     let rows = arrived.windows(2).filter(|pair| pair[1].1.id > pair[0].1.id + 1).count() as f64;
     let lost = link.counters().lost as f64;
-    // Some 625 rows: their number has a standard deviation of 4 %, and so has their mean length.
     assert!((lost / 500_000.0 / 0.01 - 1.0).abs() < 0.15, "{lost} of 500,000");
     assert!((lost / rows / 8.0 - 1.0).abs() < 0.15, "{lost} in {rows} rows");
 }
 
 #[test]
 fn jitter_never_reorders() {
-    // 1000 packets a millisecond: each is likely to draw less than a packet in front of it.
+    // 1000 packets a millisecond: each likely draws less than one in front.
     let mut dense = link("delay = '10ms'\njitter = '2ms'");
     offer(&mut dense, 10_000, us(1));
     assert_eq!(ids(&mut dense, ms(100)), (0..10_000).collect::<Vec<_>>());
 
-    // One packet every 3 ms: packets do not affect each other, and each has the jitter that it drew.
     let mut sparse = link("delay = '10ms'\njitter = '2ms'");
     offer(&mut sparse, 10_000, ms(3));
     let arrived = arrivals(&mut sparse, ms(40_000));
@@ -220,7 +217,6 @@ fn the_same_seed_gives_the_same_fate() {
     assert_eq!(run(spec, 7), run(spec, 7));
     assert_ne!(run(spec, 7), run(spec, 8));
 
-    // Other effects do not change which packets are lost.
     let mut who = run(spec, 7).into_iter().map(|(_, packet)| packet.id).collect::<Vec<_>>();
     who.sort_unstable();
     who.dedup();
@@ -229,7 +225,7 @@ fn the_same_seed_gives_the_same_fate() {
 
 #[test]
 fn ef_overtakes_best_effort_and_is_policed() {
-    // EF may have 10 Mbit/s: 6.5 packets in 8 ms, after a burst of 50 ms (40.6 packets) at once.
+    // EF may have 10 Mbit/s: 6.5 packets in 8 ms, after 50 ms (40.6 packets) at once.
     let mut link = link("rate = '100Mbit'\ndiffserv = { ef_rate = '10Mbit' }");
     for id in 0..50 {
         link.offer(ms(0), marked(id, 0));
@@ -266,7 +262,7 @@ fn af_has_its_share_and_lower_effort_what_nobody_wants() {
 
 #[test]
 fn a_class_that_waits_with_one_packet_at_a_time_gets_no_more_than_its_share() {
-    // 1 ms a packet. Best effort always waits. Assured offers its next packet as soon as its last one has arrived.
+    // 1 ms a packet. Best effort always waits; assured offers its next when its last has arrived.
     let mut link = link("rate = '12304kbit'\nqueue = '20MB'\ndiffserv = { af_share = 0.1 }");
     for id in 0..1100 {
         link.offer(ms(0), marked(id, 0));
@@ -320,7 +316,7 @@ fn a_change_of_rate_delay_and_loss_holds_from_the_next_packet_on() {
     offer(&mut link, 4, Nanos(0));
     let (rate, delay) = ("123040kbit".parse().ok(), "1ms".parse().ok());
     link.change(us(500), &LinkChange { rate, delay, ..LinkChange::default() });
-    // The first packet leaves at the old rate, the others ten times as fast, and all have the shorter delay.
+    // The first packet leaves at the old rate; all have the shorter delay.
     let times: Vec<Nanos> = arrivals(&mut link, ms(10)).iter().map(|(at, _)| *at).collect();
     assert_eq!(times, [us(2000), us(2100), us(2200), us(2300)]);
 
@@ -342,7 +338,6 @@ fn a_shorter_way_does_not_let_packets_overtake() {
 
 #[test]
 fn a_faster_link_has_a_longer_queue_unless_it_was_given() {
-    // 100 ms of 12304 kbit/s are 100 packets of 1 ms.
     for (given, expected) in [("", 1001), ("queue = 153800", 101)] {
         let mut link = link(&format!("rate = '12304kbit'\n{given}"));
         link.change(ms(0), &LinkChange { rate: "123040kbit".parse().ok(), ..LinkChange::default() });
@@ -361,7 +356,7 @@ fn time_that_goes_back_stands_still() {
     assert!(arrivals(&mut link, ms(0)).is_empty());
 }
 
-/// Any link: each effect may be there or not.
+/// Each effect may be there or not.
 fn any_spec() -> impl Strategy<Value = DirectionSpec> {
     let share =
         || option::of((0u32..=1000).prop_map(|permille| Probability::new(f64::from(permille) / 1000.0).unwrap()));
@@ -393,7 +388,6 @@ fn any_spec() -> impl Strategy<Value = DirectionSpec> {
     })
 }
 
-/// Any change, and mostly none.
 fn any_change() -> impl Strategy<Value = Option<LinkChange>> {
     let rate = option::of((1_000_000u64..10_000_000_000).prop_map(|rate| Rate::from_bits_per_s(rate).unwrap()));
     let delay = option::of((0u64..20_000_000).prop_map(|ns| Time(Duration::from_nanos(ns))));
