@@ -1,18 +1,18 @@
-//! Where the programs under test are.
+//! Finds the programs under test.
 
 use std::path::{Path, PathBuf};
 
-/// The program under test: `HAUL_BIN`, else the release build that belongs to this test binary, if there is one.
+/// The program under test: `HAUL_BIN`, else this test binary's release build.
 pub fn find() -> Option<PathBuf> {
     named("HAUL_BIN").or_else(|| beside(&std::env::current_exe().ok()?, "haul"))
 }
 
-/// The network in a box: `HAUL_LAB_BIN`, else the release build as above.
+/// The network in a box: `HAUL_LAB_BIN`, else the release build.
 pub fn find_lab() -> Option<PathBuf> {
     named("HAUL_LAB_BIN").or_else(|| beside(&std::env::current_exe().ok()?, "haul-lab"))
 }
 
-/// Puts the programs under test into a directory, under their names.
+/// Copies the programs into a directory.
 #[track_caller]
 pub fn gather(programs: &Path) {
     std::fs::create_dir(programs).expect("own directory");
@@ -25,7 +25,6 @@ pub fn gather(programs: &Path) {
 
 fn named(variable: &str) -> Option<PathBuf> {
     let typed = PathBuf::from(std::env::var_os(variable)?);
-    // Cargo runs tests in the folder of their crate, and people name programs from that of the workspace.
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(typed);
     assert!(path.is_file(), "{variable} names {}, which is not a file", path.display());
     Some(path)

@@ -1,4 +1,4 @@
-//! `haul cp` over a path with known properties: two hosts in `haul-lab`, one of them with a `haul serve`.
+//! `haul cp` over a path with known properties, to or from a `haul serve` in `haul-lab`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,48 +7,48 @@ use std::path::Path;
 use crate::boxed_stage::{Stage, one_at_a_time};
 use crate::{Outcome, Run};
 
-/// The path, and the slow parts of its hosts.
+/// The path, and its hosts' slow parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Boxed<'a> {
-    /// As `haul-lab` reads them.
+    /// As `haul-lab` reads it.
     pub rate: &'a str,
-    /// As `haul-lab` reads them.
+    /// As `haul-lab` reads it.
     pub rtt: &'a str,
-    /// More lines about the link.
+    /// Further lines about the link.
     pub link: &'a str,
-    /// Settings of the sender: `"name" = "value"`, with commas between.
+    /// The sender's settings: `"name" = "value"`, with commas between.
     pub source: &'a str,
-    /// Settings of the target.
+    /// The target's settings.
     pub target: &'a str,
-    /// Whole tables at the end of the topology.
+    /// Tables at the end of the topology.
     pub more: &'a str,
-    /// A shell command that runs before the sender starts, in the same shell.
+    /// A shell command before the sender, in its shell.
     pub before_source: &'a str,
-    /// The same for the target.
+    /// A shell command before the target.
     pub before_target: &'a str,
 }
 
-/// After three attempts without enough processor time, the result counts all the same.
+/// After three attempts without enough processor time, the result counts.
 const ATTEMPTS: u32 = 3;
 
-/// The warning of the lab when its emulator was late.
+/// The lab's warning that its emulator was late.
 const NOT_TO_BE_BELIEVED: &str = "figures of this run must not be believed";
 
 impl Boxed<'_> {
-    /// `haul cp --json FLAGS FROM haul://target/TO`, without any memory of earlier paths. Repeated only when the lab
-    /// says that the path was not as asked.
+    /// `haul cp --json FLAGS FROM haul://target/TO` without memory of earlier paths, repeated only if the lab says that the
+    /// path was not as asked.
     #[track_caller]
     pub fn push(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
         self.copy(flags, to, |there| [from.as_os_str().to_owned(), there], to)
     }
 
-    /// `haul cp --json FLAGS haul://target/FROM TO`, likewise: the host that the topology calls the target sends.
+    /// `haul cp --json FLAGS haul://target/FROM TO`: the target sends.
     #[track_caller]
     pub fn pull(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
         self.copy(flags, from, |there| [there, to.as_os_str().to_owned()], to)
     }
 
-    /// The daemon offers `remote`. `paths` makes source and target from its name. `to` is made anew for each attempt.
+    /// The daemon offers `remote`, from which `paths` makes source and target. Each attempt makes `to` anew.
     #[track_caller]
     fn copy(&self, flags: &[&str], remote: &Path, paths: impl Fn(OsString) -> [OsString; 2], to: &Path) -> Outcome {
         let _one_at_a_time = one_at_a_time();
@@ -58,7 +58,6 @@ impl Boxed<'_> {
                 break;
             }
             eprintln!("attempt {attempt} of {ATTEMPTS} does not count:\n{}", run.stderr_text());
-            // As before the first attempt, the copy is made anew and a slow disk has nothing in memory.
             let _ = fs::remove_file(to);
             Run::new("sync").run().expect(0);
             let _ = fs::write("/proc/sys/vm/drop_caches", "3");

@@ -1,4 +1,4 @@
-//! What every copy in `haul-lab` needs: keys, a `haul serve` on the host `target`, and a `haul cp` on the host `source`.
+//! Each copy in `haul-lab` needs keys, a `haul serve` on `target`, and a `haul cp` on `source`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,26 +6,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Run, binary, scratch};
 
-/// Port of the daemon.
 const PORT: u16 = 7070;
 
-/// Files of one copy.
 #[derive(Debug)]
 pub(crate) struct Stage {
     dir: tempfile::TempDir,
 }
 
-/// One lab at a time: two labs on a small machine would take processor time from each other.
+/// Two labs on a small machine would take each other's processor time.
 static EMULATOR: Mutex<()> = Mutex::new(());
 
-/// Waits for the lab before to end.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     EMULATOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stage {
-    /// Keys and scripts. `topology` has the hosts `source` and `target`. The daemon offers a directory. The two commands
-    /// run in the shell that then becomes `haul cp`, and `haul serve`.
+    /// `topology` has the hosts `source` and `target`. Both commands run in the shell that becomes `haul cp` or `haul serve`,
+    /// which offers `offered`.
     #[track_caller]
     pub(crate) fn build(topology: &str, offered: &Path, before_source: &str, before_target: &str) -> Self {
         let stage = Self { dir: scratch() };
@@ -55,13 +52,12 @@ impl Stage {
         stage
     }
 
-    /// `haul cp --json` on the host `source`, with the daemon's keys and without memory of earlier paths. Flags, sources and
-    /// target are still to be added.
+    /// `haul cp --json` on `source` with the daemon's keys, without memory of earlier paths; flags and paths are still to be
+    /// added.
     pub(crate) fn cp(&self) -> Run {
         self.haul("cp")
     }
 
-    /// Another command than a copy, in the same way.
     pub(crate) fn haul(&self, command: &str) -> Run {
         Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"))
             .args(["run", "--on", "source"])
@@ -73,22 +69,18 @@ impl Stage {
             .arg(command)
     }
 
-    /// A path below the offered directory, by way of the daemon.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("haul://target:{PORT}/{path}")
     }
 
-    /// Its path in the directory of this copy.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Writes a file in the directory of this copy.
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.file(name), text).expect("own directory");
     }
 
-    /// Makes a key, and returns the line of its public half.
     fn key(&self, name: &str) -> String {
         let (haul, file) = (binary::find().expect("asked for with needs!(Haul)"), self.file(name));
         Run::new(&haul).args(["key", "generate", "--file"]).arg(&file).run().expect(0);

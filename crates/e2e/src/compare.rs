@@ -1,4 +1,4 @@
-//! Exact comparison of two trees, with differences a person can read.
+//! Compares two trees exactly, and lists readable differences.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,31 +9,31 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Facets that must be equal besides names, kinds, contents and link targets.
+/// Facets besides names, kinds, contents and link targets.
 #[derive(Clone, Copy, Debug)]
 pub struct Facets {
-    /// Permission bits of files and directories below the root.
+    /// Permissions of files and directories below the root.
     pub modes: bool,
-    /// Modification times of files, in nanoseconds.
+    /// Times of files, in nanoseconds.
     pub file_times: bool,
-    /// Modification times of directories below the root, in nanoseconds.
+    /// Times of directories below the root, in nanoseconds.
     pub directory_times: bool,
-    /// Modification times of symbolic links.
+    /// Times of symbolic links.
     pub link_times: bool,
-    /// The root directory's own mode and time.
+    /// The root's own mode and time.
     pub root: bool,
-    /// Hard links: which names belong to one file.
+    /// Which names belong to one file.
     pub hard_links: bool,
-    /// Space taken on disk: at most a tenth and 1 MiB more than at the source.
+    /// At most a tenth and 1 MiB more on disk than at the source.
     pub allocation: bool,
-    /// Extended attributes, ACLs among them.
+    /// Extended attributes and ACLs.
     pub attributes: bool,
     /// Owner and group.
     pub owners: bool,
 }
 
 impl Facets {
-    /// Names, kinds, contents, link targets; nothing else.
+    /// Names, kinds, contents, link targets.
     pub const CONTENTS: Self = Self {
         modes: false,
         file_times: false,
@@ -45,9 +45,9 @@ impl Facets {
         attributes: false,
         owners: false,
     };
-    /// The facets that every copy carries without a flag: modes and times too.
+    /// Facets of each copy without a flag.
     pub const PLAIN: Self = Self { modes: true, file_times: true, directory_times: true, ..Self::CONTENTS };
-    /// The facets that `-aHAX` carries.
+    /// Facets of `-aHAX`.
     pub const ALL: Self = Self {
         link_times: true,
         root: true,
@@ -59,7 +59,7 @@ impl Facets {
     };
 }
 
-/// Fails the test with the list of differences unless both trees are equal.
+/// Fails with the differences unless both trees are equal.
 #[track_caller]
 pub fn assert_same(source: &Path, target: &Path, facets: Facets) {
     let found = differences(source, target, facets);
@@ -73,7 +73,7 @@ pub fn assert_same(source: &Path, target: &Path, facets: Facets) {
     );
 }
 
-/// The differences between two trees (or two files), one line each.
+/// Differences between trees or files, one a line.
 pub fn differences(source: &Path, target: &Path, facets: Facets) -> Vec<String> {
     let (left, right) = (Tree::read(source, facets), Tree::read(target, facets));
     let mut found = Vec::new();
@@ -94,7 +94,7 @@ pub fn differences(source: &Path, target: &Path, facets: Facets) -> Vec<String> 
     found
 }
 
-/// All names below a directory, relative to it, sorted.
+/// All names below a directory, relative and sorted.
 pub fn names_below(dir: &Path) -> Vec<Vec<u8>> {
     let tree = Tree::read(dir, Facets::CONTENTS);
     tree.entries.into_keys().filter(|path| !path.is_empty()).collect()
@@ -105,7 +105,7 @@ pub fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// A path for messages: all bytes other than plain characters are escaped.
+/// A path for messages, with all but plain characters escaped.
 pub fn shown(path: &[u8]) -> String {
     if path.is_empty() { "(the root)".to_owned() } else { path.escape_ascii().to_string() }
 }
@@ -151,7 +151,6 @@ impl Tree {
         self.entries.insert(name, entry);
     }
 
-    /// The names of each file that has several, in order.
     fn link_groups(&self) -> Vec<Vec<String>> {
         let mut groups: BTreeMap<(u64, u64), Vec<String>> = BTreeMap::new();
         for (path, entry) in self.entries.iter().filter(|(_, entry)| entry.kind == "file" && entry.links > 1) {
@@ -244,7 +243,7 @@ fn briefly(bytes: &[u8]) -> String {
     bytes.iter().take(40).copied().flat_map(std::ascii::escape_default).map(char::from).collect()
 }
 
-/// BLAKE3 of the contents. Of a sparse file only the data is read, with its offset, so that holes take no time.
+/// BLAKE3 of the contents. Of a sparse file, data with its offset, so holes take no time.
 fn hash(path: &Path) -> Vec<u8> {
     let file = fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let size = file.metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display())).size();
@@ -263,7 +262,7 @@ fn hash(path: &Path) -> Vec<u8> {
     let mut at = 0;
     while at < size {
         let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) else { break };
-        // Whole blocks of zeros count as holes, whether or not space is allocated for them.
+        // Whole blocks of zeros count as holes, allocated or not.
         let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(data)).unwrap_or(size);
         at = data - data % buffer.len() as u64;
         while at < end {
@@ -279,10 +278,9 @@ fn hash(path: &Path) -> Vec<u8> {
     hasher.finalize().as_bytes().to_vec()
 }
 
-/// Files from this size on are hashed by their data extents.
 const SPARSE_FROM: u64 = 64 << 20;
 
-/// `user.` attributes and ACLs; others belong to the machine.
+/// `user.` attributes and ACLs; others are the machine's.
 fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut names = vec![0; 64 * 1024];
     let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);

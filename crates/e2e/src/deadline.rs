@@ -1,17 +1,16 @@
-//! Waits for conditions, never for luck: every wait has a deadline and a name for messages.
+//! Waits for conditions, with a deadline and a name for messages.
 
 use std::time::{Duration, Instant};
 
-/// The pause between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Polls `condition` until it holds; panics with `what` after `limit`.
+/// Polls `condition`; panics with `what` after `limit`.
 #[track_caller]
 pub fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
     assert!(settle(limit, &mut condition), "waited {limit:?} in vain: {what}");
 }
 
-/// Polls `condition` until it holds; false after `limit`.
+/// Polls `condition`; false after `limit`.
 pub fn settle(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {

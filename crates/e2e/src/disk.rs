@@ -1,11 +1,11 @@
-//! Where tests keep their trees: scratch directories, and small disks that can become full.
+//! Scratch directories, and small disks that can become full.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::Run;
 
-/// A directory for one test below `HAUL_E2E_DIR` or the system's temporary directory. Other users may pass through.
+/// A directory below `HAUL_E2E_DIR` or the system's temporary one, open to other users.
 pub fn scratch() -> tempfile::TempDir {
     let base = std::env::var_os("HAUL_E2E_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = tempfile::Builder::new().prefix("haul-e2e-").tempdir_in(&base);
@@ -14,15 +14,15 @@ pub fn scratch() -> tempfile::TempDir {
     dir
 }
 
-/// A memory file system of limited size, mounted until dropped. Mount it before the lab starts: a running sshd does not
-/// see later mounts.
+/// A memory file system of limited size, mounted until dropped. Mount it before the lab: a running sshd does not see later
+/// mounts.
 #[derive(Debug)]
 pub struct SmallDisk {
     dir: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts one of `mib` MiB.
+    /// Mounts `mib` MiB.
     #[track_caller]
     pub fn mount(mib: u32) -> Self {
         let dir = scratch();
@@ -31,13 +31,13 @@ impl SmallDisk {
         Self { dir }
     }
 
-    /// Lets it have so many inodes.
+    /// Limits the inodes.
     #[track_caller]
     pub fn limit_inodes(&self, inodes: u32) {
         Run::new("mount").arg("-o").arg(format!("remount,nr_inodes={inodes}")).arg(self.path()).run().expect(0);
     }
 
-    /// Where it is.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

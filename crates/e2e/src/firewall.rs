@@ -1,24 +1,24 @@
-//! Firewalls as they stand in front of real hosts, written for nft inside a host's namespace.
+//! Firewalls in a host's namespace, written for nft.
 
 use crate::{Host, Run};
 
-/// What happens to a forbidden connection attempt.
+/// The fate of a forbidden connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// The packet is dropped, and the other side waits in vain.
+    /// The other side waits in vain.
     Drop,
-    /// It is refused at once.
+    /// The attempt is refused at once.
     Reject,
 }
 
 impl Host {
-    /// Lets nobody connect to this host, except to these TCP ports.
+    /// Admits connections to these TCP ports alone.
     pub fn close_ports_but(&self, open: &[u16], manner: Manner) {
         let open = open.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
         self.new_connections_rule("input", &format!("tcp dport != {{ {open} }}"), manner);
     }
 
-    /// Lets this host connect to nobody, except to these TCP ports.
+    /// Lets this host connect to these TCP ports alone.
     pub fn close_way_out_but(&self, open: &[u16], manner: Manner) {
         let open = open.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
         self.new_connections_rule("output", &format!("tcp dport != {{ {open} }}"), manner);
@@ -30,7 +30,7 @@ impl Host {
             Manner::Reject => "reject with tcp reset",
         };
         let interface = if hook == "input" { "iifname" } else { "oifname" };
-        // Only the first packet of a connection has SYN without ACK, so no connection tracking is necessary.
+        // Only a connection's first packet has SYN without ACK: no tracking needed.
         self.nft(&format!(
             "table inet lab_{hook} {{\nchain c {{\ntype filter hook {hook} priority 0;\n\
              meta {interface} \"lo\" accept\n{which} tcp flags & (syn | ack) == syn {verdict}\n}}\n}}\n"

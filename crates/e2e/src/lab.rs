@@ -1,11 +1,11 @@
-//! A few hosts on one switch: network namespaces, each with its own addresses, directories and, where asked, a real sshd.
+//! Hosts on one switch: network namespaces with own addresses, directories and, where asked, an sshd.
 //!
 //! ```text
 //!   home ----+            10.77.0.1   fd77::1     runs the commands, no sshd
 //!   alpha ---+- switch    10.77.0.2   fd77::2     sshd on port 2202
 //!   beta ----+            10.77.0.3   fd77::3     sshd on port 2203
 //! ```
-//! All hosts see the same disk. A file is "on alpha" if it stands below `Lab::dir("alpha")`.
+//! All hosts see the same disk. A file below `Lab::dir("alpha")` is "on alpha".
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -26,16 +26,15 @@ use crate::needs::tool;
 use crate::own_root::{self, OwnRoot};
 use crate::{Outcome, Run, eventually, settle};
 
-/// The host every command starts from.
+/// The host that commands start from.
 pub const HOME: &str = "home";
 
-/// First part of the names of all namespaces made here; the process id follows.
 const PREFIX: &str = "haul-e2e-";
 
-/// Labs at once in one process. More labs would only measure how busy the machine is.
+/// More labs at once would only measure how busy the machine is.
 const TESTS_AT_ONCE: u32 = 2;
 
-/// A server that has not opened its port by then has failed.
+/// A server without its open port has failed by then.
 const READY_LIMIT: Duration = Duration::from_secs(15);
 
 /// Hosts, switch, keys and directories of one test.
@@ -47,47 +46,45 @@ pub struct Lab {
     _place: Place,
 }
 
-/// One host of a lab.
+/// One host.
 #[derive(Debug)]
 pub struct Host {
     /// `home`, `alpha`, …
     pub name: String,
-    /// Its network namespace.
+    /// The network namespace.
     pub namespace: String,
-    /// Its IPv4 address.
+    /// The IPv4 address.
     pub v4: Ipv4Addr,
-    /// Its IPv6 address.
+    /// The IPv6 address.
     pub v6: Ipv6Addr,
-    /// Port of its sshd.
+    /// The port of its sshd.
     pub ssh_port: u16,
-    /// Its directory: `data`, home, cache, keys.
+    /// The directory: `data`, home, cache, keys.
     pub dir: PathBuf,
     switch_port: String,
     switch: String,
-    /// Where programs see a root directory of the host's own.
     own_root: Option<OwnRoot>,
     sshd: Mutex<Option<Child>>,
 }
 
 impl Lab {
-    /// `home` and one remote host, `alpha`.
+    /// `home` and `alpha`.
     pub fn pair() -> Self {
         Self::with(&[HOME, "alpha"])
     }
 
-    /// `home` and two remote hosts, `alpha` and `beta`.
+    /// `home`, `alpha` and `beta`.
     pub fn triangle() -> Self {
         Self::with(&[HOME, "alpha", "beta"])
     }
 
-    /// A lab with these hosts; all but `home` run an sshd.
+    /// A lab of these hosts; all but `home` run an sshd.
     pub fn with(names: &[&str]) -> Self {
         Self::prepared(names, |_| {})
     }
 
-    /// `home` and these hosts, each with a root directory of its own. From `home` all names are known to ssh and to the
-    /// resolver, as a person has them in `~/.ssh/config` and `/etc/hosts`. A host that is paired with another one has the
-    /// same files.
+    /// `home` and these hosts, each with its own root directory. On `home`, `~/.ssh/config` and `/etc/hosts` know all names.
+    /// A paired host has the other's files.
     #[track_caller]
     pub fn of_machines(names: &[&str], same_files: &[(&str, &str)]) -> Self {
         let all: Vec<&str> = [HOME].iter().chain(names).copied().collect();
@@ -108,7 +105,6 @@ impl Lab {
         })
     }
 
-    /// A lab whose hosts `prepare` changes before they start.
     fn prepared(names: &[&str], prepare: impl FnOnce(&mut Self)) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let place = Place::take();
@@ -118,7 +114,7 @@ impl Lab {
         let stem = format!("{PREFIX}{}-{number}", std::process::id());
         let root = crate::scratch();
         let switch = format!("{stem}-switch");
-        // The hosts are added to `lab` one by one, so that a panic half-way removes them.
+        // Hosts added to `lab` one by one are removed by a panic half-way.
         let mut lab = Self { hosts: Vec::new(), switch: switch.clone(), root, _place: place };
         ip(&["netns", "add", &switch]);
         ip(&["-n", &switch, "link", "add", "switch0", "type", "bridge"]);
@@ -136,13 +132,13 @@ impl Lab {
         lab
     }
 
-    /// A host by its name.
+    /// A host by name.
     #[track_caller]
     pub fn host(&self, name: &str) -> &Host {
         self.hosts.iter().find(|host| host.name == name).unwrap_or_else(|| panic!("this lab has no host {name}"))
     }
 
-    /// The host every command starts from.
+    /// The host that commands start from.
     pub fn home(&self) -> &Host {
         self.host(HOME)
     }
@@ -152,7 +148,7 @@ impl Lab {
         self.host("alpha")
     }
 
-    /// The directory on a host for the trees of the test.
+    /// A host's directory for the test's trees.
     pub fn data(&self, host: &str) -> PathBuf {
         self.host(host).dir.join("data")
     }
@@ -172,13 +168,12 @@ impl Lab {
         self.root.path().join("id_ed25519")
     }
 
-    /// `haul` on `home`, without arguments.
+    /// `haul` on `home`.
     pub fn haul(&self) -> Run {
         self.home().haul()
     }
 
-    /// `haul cp` on `home` with the lab's ssh configuration and JSON lines on standard output. It is not tried again: most
-    /// tests look at how one try ends.
+    /// `haul cp` on `home` with the lab's ssh and JSON lines, without retry: most tests look at how one try ends.
     pub fn cp(&self) -> Run {
         self.haul().args(["cp", "--json", "--retry", "0", "--no-keep-login", "-F"]).arg(self.ssh_config())
     }
@@ -249,7 +244,7 @@ impl Host {
         ip(&["-n", switch, "link", "set", &port, "master", "switch0", "up"]);
         ip(&["-n", &namespace, "link", "set", "lo", "up"]);
         ip(&["-n", &namespace, "addr", "add", &format!("{v4}/24"), "dev", "eth0"]);
-        // Without "nodad", duplicate address detection would block the address for the first second.
+        // Duplicate address detection would block the address for a second.
         ip(&["-n", &namespace, "addr", "add", &format!("{v6}/64"), "dev", "eth0", "nodad"]);
         ip(&["-n", &namespace, "link", "set", "eth0", "up"]);
 
@@ -272,7 +267,7 @@ impl Host {
         }
     }
 
-    /// A program on this host, with the host's own home and cache directories.
+    /// A program on this host, with its home and cache.
     pub fn run(&self, program: impl Into<OsString>) -> Run {
         if let Some(own_root) = &self.own_root {
             let words = own_root.words();
@@ -284,17 +279,16 @@ impl Host {
             .in_namespace(&self.namespace)
     }
 
-    /// `haul` on this host, without arguments.
+    /// `haul` on this host.
     pub fn haul(&self) -> Run {
         self.run(crate::binary::find().expect("a test that runs haul has asked for it with needs!(Haul)"))
     }
 
-    /// The cache directory of the programs of this host.
+    /// The host's cache directory.
     pub fn cache(&self) -> PathBuf {
         self.dir.join("cache")
     }
 
-    /// Where its programs keep what is theirs.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 6] {
         [
             ("HOME", self.dir.join("home")),
@@ -306,7 +300,7 @@ impl Host {
         ]
     }
 
-    /// Starts this host's sshd again with additional lines of configuration.
+    /// Restarts this host's sshd with further lines of configuration.
     pub fn restart_sshd(&self, more_lines: &str) {
         self.stop_sshd();
         eventually("the old sshd has left its port", READY_LIMIT, || !self.listens_on(self.ssh_port));
@@ -328,7 +322,7 @@ impl Host {
         );
         let config = self.dir.join("sshd_config");
         fs::write(&config, text).expect("the lab's directory is writable");
-        // sshd insists on this directory and does not make it.
+        // sshd insists on this directory.
         fs::create_dir_all("/run/sshd").expect("root can make /run/sshd");
         let log = fs::File::options().create(true).append(true).open(self.dir.join("sshd.log")).expect("own directory");
         let child = Command::new("ip")
@@ -347,7 +341,7 @@ impl Host {
         assert!(ready, "sshd on {} does not listen; its log:\n{}", self.name, self.sshd_log());
     }
 
-    /// Ends the listening sshd; sessions that run go on.
+    /// Ends the listening sshd; sessions go on.
     pub fn stop_sshd(&self) {
         if let Some(mut child) = self.sshd.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = child.kill();
@@ -355,17 +349,17 @@ impl Host {
         }
     }
 
-    /// The log of this host's sshd.
+    /// The host's sshd log.
     pub fn sshd_log(&self) -> String {
         fs::read_to_string(self.dir.join("sshd.log")).unwrap_or_default()
     }
 
-    /// Unplugs this host from the switch: packets vanish silently.
+    /// Unplugs this host: packets vanish silently.
     pub fn unplug(&self) {
         ip(&["-n", &self.switch, "link", "set", &self.switch_port, "down"]);
     }
 
-    /// Puts it back.
+    /// Plugs it in again.
     pub fn plug(&self) {
         ip(&["-n", &self.switch, "link", "set", &self.switch_port, "up"]);
     }
@@ -375,14 +369,14 @@ impl Host {
         ip(&["-n", &self.namespace, "addr", "add", &format!("{address}/24"), "dev", "eth0"]);
     }
 
-    /// Changes the IPv4 address: packets to the old address reach nobody.
+    /// Changes the IPv4 address: packets to the old one reach nobody.
     pub fn change_address(&self, to: Ipv4Addr) {
         for (what, address) in [("del", self.v4), ("add", to)] {
             ip(&["-n", &self.namespace, "addr", what, &format!("{address}/24"), "dev", "eth0"]);
         }
     }
 
-    /// Runs `work` on a thread in this host's network namespace: its sockets are this host's sockets.
+    /// Runs `work` in this host's network namespace.
     #[track_caller]
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
@@ -394,50 +388,50 @@ impl Host {
         })
     }
 
-    /// The listening TCP ports of this host.
+    /// The listening TCP ports.
     pub fn listening_ports(&self) -> Vec<u16> {
         self.inside(listening_ports_here)
     }
 
-    /// True when a program listens on this TCP port.
+    /// Whether a program listens on this TCP port.
     pub fn listens_on(&self, port: u16) -> bool {
         self.listening_ports().contains(&port)
     }
 
-    /// Ids of the processes in this host's namespace.
+    /// Process ids in this host's namespace.
     pub fn processes(&self) -> Vec<u32> {
         processes_in(&self.namespace)
     }
 
-    /// The haul processes of this host: the built program, or a copy of it under any name.
+    /// The haul processes, also copies under other names.
     pub fn haul_processes(&self) -> Vec<u32> {
         haul_processes_in(&self.namespace)
     }
 
-    /// SIGKILL for every haul process of this host, as in a power failure.
+    /// SIGKILL for this host's hauls, as in a power failure.
     pub fn kill_haul(&self) {
         self.signal_haul(Signal::KILL);
     }
 
-    /// A signal for every haul process of this host.
+    /// A signal for this host's hauls.
     pub fn signal_haul(&self, signal: Signal) {
         for pid in self.haul_processes() {
             send(pid, signal);
         }
     }
 
-    /// The processes of this host with this program name, as the kernel knows it.
+    /// Processes with this program name, as the kernel knows it.
     pub fn processes_named(&self, program: &str) -> Vec<u32> {
         let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         self.processes().into_iter().filter(|pid| name(pid).trim_end() == program).collect()
     }
 
-    /// SIGKILL for one process of this host.
+    /// SIGKILL for one process.
     pub fn kill(&self, pid: u32) {
         send(pid, Signal::KILL);
     }
 
-    /// Waits until no haul process is left on this host.
+    /// Waits until this host has no haul left.
     #[track_caller]
     pub fn expect_no_haul_left(&self, limit: Duration) {
         let gone = settle(limit, || self.haul_processes().is_empty());
@@ -445,19 +439,17 @@ impl Host {
         assert!(gone, "after {limit:?} {} still runs {left:?}", self.name);
     }
 
-    /// The host's address, for commands that take no alias.
+    /// The address, for commands that take no alias.
     pub fn address(&self) -> IpAddr {
         self.v4.into()
     }
 }
 
-/// Moves the calling thread into a namespace.
 pub(crate) fn enter(namespace: &str) -> io::Result<()> {
     let file = fs::File::open(Path::new("/run/netns").join(namespace))?;
     Ok(rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(LinkNameSpaceType::Network))?)
 }
 
-/// The listening TCP ports of the calling thread's namespace.
 pub(crate) fn listening_ports_here() -> Vec<u16> {
     const LISTEN: &str = "0A";
     let mut ports = Vec::new();
@@ -485,14 +477,14 @@ pub fn at(host: &str, path: impl AsRef<OsStr>) -> OsString {
     text
 }
 
-/// `PATH/`: the contents of a directory.
+/// `PATH/`: a directory's contents.
 pub fn contents_of(path: &Path) -> OsString {
     let mut text = path.as_os_str().to_owned();
     text.push("/");
     text
 }
 
-/// A fresh Ed25519 key pair without passphrase.
+/// Makes an Ed25519 key pair without passphrase.
 pub fn keygen(path: &Path) {
     Run::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "haul-e2e", "-f"]).arg(path).run().expect(0);
 }
@@ -514,7 +506,7 @@ pub(crate) fn haul_processes_in(namespace: &str) -> Vec<u32> {
 }
 
 fn kill_all_in(namespace: &str) {
-    // A process may fork between listing and killing, hence the loop.
+    // A process may fork between listing and killing.
     let empty = settle(READY_LIMIT, || {
         let left = processes_in(namespace);
         left.iter().for_each(|&pid| send(pid, Signal::KILL));
@@ -527,12 +519,11 @@ fn kill_all_in(namespace: &str) {
 
 fn send(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
-        // The process may have ended meanwhile.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// By the contents of file name and arguments: a copy in a cache may have any name.
+/// By file name and arguments: a cached copy may have any name.
 fn is_haul(pid: u32) -> bool {
     let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let under_test = crate::binary::find().unwrap_or_default();
@@ -543,7 +534,7 @@ fn command_line(pid: u32) -> String {
     String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).replace('\0', " ")
 }
 
-/// Removes the namespaces of killed test processes.
+/// Removes killed test processes' namespaces.
 fn remove_labs_of_dead_tests() {
     for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -557,7 +548,7 @@ fn remove_labs_of_dead_tests() {
     }
 }
 
-/// The permit of a test (a thread) to have labs. It is returned with the last lab. A test may have several at once.
+/// The permit of a test's thread for labs, returned with the last one.
 #[derive(Debug)]
 struct Place;
 

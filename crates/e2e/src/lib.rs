@@ -1,11 +1,10 @@
-//! A stage for the built `haul` program: hosts made of network namespaces with a real sshd each, trees to copy, and
-//! exact comparisons.
+//! A stage for the built `haul`: hosts as network namespaces with real sshds, trees to copy, exact comparisons.
 //!
-//! A test asks for what it needs ([`needs!`]), makes a [`Lab`], and plants a tree ([`plant`]). It runs `haul` in a host
-//! ([`Lab::haul`]), then looks at exit code, report and disk ([`Outcome`], [`compare`]). A dropped `Lab` removes
-//! everything that the test made, also after a panic.
+//! A test names its needs ([`needs!`]), makes a [`Lab`], plants a tree ([`plant`]), runs `haul` in a host ([`Lab::haul`]),
+//! and looks at exit code, report and disk ([`Outcome`], [`compare`]). Dropping the `Lab` removes everything, also after a
+//! panic.
 //!
-//! This crate knows nothing of haul's inside: haul is run like any other program.
+//! This crate knows nothing of haul's inside.
 #![forbid(unsafe_code)]
 
 pub mod binary;

@@ -1,4 +1,4 @@
-//! Peak memory of the haul processes of a host, from the kernel's own high-water mark.
+//! Peak memory of a host's hauls, by the kernel's high-water mark.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,7 @@ use std::time::Duration;
 use crate::Host;
 use crate::lab::haul_processes_in;
 
-/// Watches until it is asked. It reads each process every [`INTERVAL`]. The mark never falls, so it can only miss
-/// growth in the last interval of a process.
+/// Reads each process every [`INTERVAL`]. The mark never falls, so only growth in a process's last interval is missed.
 #[derive(Debug)]
 pub struct PeakWatch {
     stop: Arc<AtomicBool>,
@@ -21,13 +20,13 @@ pub struct PeakWatch {
 const INTERVAL: Duration = Duration::from_millis(50);
 
 impl PeakWatch {
-    /// Starts to watch the haul processes of `host`.
+    /// Watches `host`'s haul processes.
     pub fn of(host: &Host) -> Self {
         let namespace = host.namespace.clone();
         Self::start(move || haul_processes_in(&namespace))
     }
 
-    /// Starts to watch the processes that `list` names.
+    /// Watches the processes of `list`.
     pub fn start(list: impl Fn() -> Vec<u32> + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let peaks = Arc::new(Mutex::new(BTreeMap::new()));
@@ -45,7 +44,7 @@ impl PeakWatch {
         Self { stop, peaks, thread: Some(thread) }
     }
 
-    /// Peak resident bytes of the largest process; `None` if there was no process.
+    /// Peak resident bytes of the largest process, if any.
     pub fn largest(mut self) -> Option<u64> {
         self.end();
         self.peaks.lock().unwrap_or_else(PoisonError::into_inner).values().copied().max()
@@ -65,12 +64,12 @@ impl Drop for PeakWatch {
     }
 }
 
-/// `VmHWM` of a process: its peak.
+/// `VmHWM`: a process's peak.
 pub fn peak_resident_bytes(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmHWM:")
 }
 
-/// `VmRSS` of a process: its memory now.
+/// `VmRSS`: a process's memory now.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmRSS:")
 }

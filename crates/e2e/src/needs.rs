@@ -1,5 +1,5 @@
-//! What a test needs from its machine. A test that cannot run prints its name and the reason. Under `CI=true` that is a
-//! failure, so that a missing package never passes for a green run.
+//! A test without what it needs prints its name and the reason. Under `CI=true` it fails, so a missing package never looks
+//! green.
 
 use std::path::PathBuf;
 
@@ -8,36 +8,36 @@ use crate::{slow, user_manager};
 /// A condition of the machine.
 #[derive(Clone, Debug)]
 pub enum Need {
-    /// Effective user 0: namespaces, mounts, other users.
+    /// Namespaces, mounts and other users need user 0.
     Root,
-    /// A program in `PATH` or an `sbin` directory.
+    /// A program in `PATH` or `sbin`.
     Tool(&'static str),
-    /// A file of a package that has no program.
+    /// A file of a package without a program.
     File(&'static str),
     /// The built `haul`.
     Haul,
     /// Network namespaces joined by a bridge.
     Namespaces,
-    /// nftables inside a namespace.
+    /// nftables in a namespace.
     Nftables,
     /// The built `haul` and `haul-lab`.
     Boxed,
-    /// Control groups that make a processor or a disk slow.
+    /// Control groups for a slow processor or disk.
     Slow,
     /// Disks made of files.
     LoopDevices,
     /// File systems by FUSE.
     Fuse,
-    /// As `Boxed`, with the kernel of the package user-mode-linux.
+    /// `Boxed`, with package user-mode-linux's kernel.
     GuestKernel,
     /// A store that speaks S3: versitygw or moto.
     ObjectStore,
-    /// systemd that looks after the services of a user.
+    /// systemd for a user's services.
     UserManager,
 }
 
 impl Need {
-    /// The reason why the need is not met; `None` when it is met.
+    /// Why the need is not met, if so.
     pub fn missing(&self) -> Option<String> {
         match self {
             Need::Root if rustix::process::geteuid().is_root() => None,
@@ -90,10 +90,10 @@ impl Need {
     }
 }
 
-/// The kernel of the package user-mode-linux, which is a program.
+/// Package user-mode-linux's kernel, a program.
 pub const GUEST_KERNEL: &str = "linux.uml";
 
-/// Full path of a program, from `PATH` and the `sbin` directories, which the `PATH` of a plain user may lack.
+/// A program's path, also from `sbin`, which a user's `PATH` may lack.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -102,8 +102,7 @@ pub fn tool(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// True when all needs are met. Otherwise prints the name of the test and the reason. Under `CI=true` it fails the
-/// test.
+/// True if all needs are met. Otherwise prints the test's name and the reason, and fails it under `CI=true`.
 #[track_caller]
 pub fn met(test: &str, needs: &[Need]) -> bool {
     let Some(why) = needs.iter().find_map(Need::missing) else { return true };
@@ -113,7 +112,7 @@ pub fn met(test: &str, needs: &[Need]) -> bool {
     false
 }
 
-/// `needs!(Namespaces, Haul)`: returns from the test with a message when a need is not met.
+/// `needs!(Namespaces, Haul)` returns from the test with a message if a need is not met.
 #[macro_export]
 macro_rules! needs {
     ($($need:expr),+ $(,)?) => {{

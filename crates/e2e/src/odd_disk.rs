@@ -1,5 +1,5 @@
-//! A file system with the oddities of other systems, in memory, by FUSE. It may take two spellings for one name, keep
-//! times in whole seconds, lack locks, report a full disk late, forget its open files, or stop answering.
+//! A FUSE file system in memory with other systems' oddities: colliding spellings, whole seconds, no locks, late errors,
+//! forgotten files, no answers.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,15 +21,15 @@ use crate::scratch;
 pub struct Oddities {
     /// `readme` and `README` are one name (FAT, APFS, NTFS).
     pub one_case: bool,
-    /// A composed accent and a decomposed one are the same (ZFS with `normalization`, HFS+).
+    /// Composed and decomposed accents are the same (ZFS with `normalization`, HFS+).
     pub one_form: bool,
-    /// Dots and spaces at the end of a name are not part of it (FAT, and the servers of Windows).
+    /// Final dots and spaces are not part of a name (FAT, Windows servers).
     pub strips_dots: bool,
-    /// A name is listed as it is compared, not as it was given (HFS+: decomposed).
+    /// A name is listed as compared, not as given (HFS+: decomposed).
     pub respells: bool,
     /// Times have no fractions.
     pub whole_seconds: bool,
-    /// The change time of an inode shows its modification time, even one that was set (FAT, exFAT, SFTP).
+    /// An inode's change time shows its modification time (FAT, exFAT, SFTP).
     pub one_time: bool,
     /// flock(2) and fcntl(2) fail with ENOLCK, as on NFS without its lock daemon.
     pub no_locks: bool,
@@ -37,7 +37,7 @@ pub struct Oddities {
     pub plain_renames_only: bool,
 }
 
-/// The file system, mounted until it is dropped.
+/// The file system, mounted until dropped.
 pub struct OddDisk {
     dir: tempfile::TempDir,
     shared: Shared,
@@ -45,7 +45,7 @@ pub struct OddDisk {
 }
 
 impl OddDisk {
-    /// An empty one.
+    /// Mounts an empty one.
     #[track_caller]
     pub fn mount(oddities: Oddities) -> Self {
         let dir = scratch();
@@ -56,22 +56,22 @@ impl OddDisk {
         Self { session: Some(session.expect("asked for with needs!")), dir, shared }
     }
 
-    /// Where it is.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// From now on all writes succeed, and each flush and close fails with this errno.
+    /// From now on writes succeed, and each flush and close fails with this errno.
     pub fn fails_late(&self, error: Option<i32>) {
         self.shared.now().late = error;
     }
 
-    /// A restart: open files and looked-up names are stale (ESTALE) until they are looked up again.
+    /// Makes open files and names stale (ESTALE) until looked up again, like a restart.
     pub fn starts_anew(&self) {
         self.shared.now().epoch += 1;
     }
 
-    /// From now on reads beyond this offset get no answer; with `None` all reads do.
+    /// Reads beyond this offset get no answer; with `None`, all do.
     pub fn hangs_beyond(&self, offset: Option<u64>) {
         let mut state = self.shared.now();
         state.hangs_beyond = offset;
@@ -82,13 +82,13 @@ impl OddDisk {
         }
     }
 
-    /// Whether anything is answered. Without answers every call that the kernel cannot serve from its memory waits.
+    /// Without answers, every call that the kernel cannot serve itself waits.
     pub fn answers(&self, answers: bool) {
         *self.shared.gate.is_shut.lock().unwrap_or_else(PoisonError::into_inner) = !answers;
         self.shared.gate.opened.notify_all();
     }
 
-    /// The number of reads that wait for an answer.
+    /// Reads that wait for an answer.
     pub fn waiting(&self) -> usize {
         self.shared.now().held.len()
     }
@@ -99,7 +99,7 @@ impl Drop for OddDisk {
         self.answers(true);
         self.hangs_beyond(None);
         let _ = std::process::Command::new("umount").arg("-l").arg(self.dir.path()).status();
-        // The thread ends when the last descriptor on it is closed. A killed program may take a moment for this.
+        // The thread ends with its last descriptor, which a killed program may keep a moment longer.
         drop(self.session.take());
     }
 }
@@ -110,7 +110,6 @@ struct Shared {
     gate: Arc<Gate>,
 }
 
-/// What every answer passes through.
 #[derive(Default)]
 struct Gate {
     is_shut: Mutex<bool>,
@@ -118,14 +117,12 @@ struct Gate {
 }
 
 impl Shared {
-    /// For an answer to the kernel.
     fn lock(&self) -> MutexGuard<'_, State> {
         let shut = self.gate.is_shut.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.gate.opened.wait_while(shut, |is_shut| *is_shut));
         self.now()
     }
 
-    /// For the test.
     fn now(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,11 +146,10 @@ struct Node {
     links: u32,
     data: Vec<u8>,
     link: PathBuf,
-    /// By the name as it is compared: the name as it is shown, and the entry.
+    /// The name as compared, and for it the shown name and the entry.
     children: BTreeMap<OsString, (OsString, u64)>,
 }
 
-/// The number of a node for the kernel has the epoch in its upper part.
 const EPOCH_SHIFT: u32 = 32;
 const ROOT: u64 = INodeNo::ROOT.0;
 /// The kernel asks each time.
@@ -191,7 +187,7 @@ impl State {
         }
     }
 
-    /// What the kernel means; stale when it was found before the last start.
+    /// Fails as stale for nodes found before the last start.
     fn id(&self, ino: INodeNo) -> Result<u64> {
         let (id, epoch) = (ino.0 & u64::from(u32::MAX), ino.0 >> EPOCH_SHIFT);
         if id != ROOT && epoch != self.epoch { Err(Errno::ESTALE) } else { Ok(id) }
@@ -202,7 +198,6 @@ impl State {
         self.nodes.get_mut(&id).ok_or(Errno::ESTALE)
     }
 
-    /// A file that was opened before the last start is stale, too.
     fn opened(&mut self, ino: INodeNo, handle: FileHandle) -> Result<&mut Node> {
         if handle.0 != self.epoch {
             return Err(Errno::ESTALE);
@@ -273,7 +268,7 @@ impl State {
         Ok(id)
     }
 
-    /// Its data stays for whoever has it open; tests are short.
+    /// Open files keep their data; tests are short.
     fn unlink(&mut self, parent: INodeNo, name: &OsStr, is_directory: bool) -> Result<()> {
         let id = self.find(parent, name)?;
         let node = &self.nodes[&id];
@@ -314,7 +309,6 @@ impl Node {
     }
 }
 
-/// Answers with what came of it.
 macro_rules! answer {
     ($reply:ident, $outcome:expr, $value:pat => $told:expr) => {
         match $outcome {
@@ -327,7 +321,7 @@ macro_rules! answer {
 impl Filesystem for Shared {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         if self.lock().oddities.no_locks {
-            // The kernel asks us, who have none.
+            // Without these the kernel would lock by itself.
             let locks = InitFlags::FUSE_FLOCK_LOCKS | InitFlags::FUSE_POSIX_LOCKS;
             config.add_capabilities(locks).map_err(|_| std::io::Error::other("the kernel keeps its locks"))?;
         }
@@ -539,14 +533,12 @@ impl Filesystem for Shared {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // Room for what no test fills.
         const BLOCKS: u64 = 1 << 24;
         reply.statfs(BLOCKS, BLOCKS, BLOCKS, BLOCKS, BLOCKS, BLOCK, 255, BLOCK);
     }
 }
 
 impl State {
-    /// Whether what was written is kept.
     fn settled(&mut self, ino: INodeNo, handle: FileHandle) -> Result<()> {
         self.opened(ino, handle)?;
         self.late.map_or(Ok(()), |error| Err(Errno::from_i32(error)))

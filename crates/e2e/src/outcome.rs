@@ -1,4 +1,4 @@
-//! What a finished program left: exit code, output, report.
+//! A finished program's exit code, output and report.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -12,19 +12,19 @@ use serde_json::Value;
 pub struct Outcome {
     /// The command line.
     pub line: String,
-    /// How it ended; `None` when its time was over.
+    /// `None` if its time was over.
     pub status: Option<ExitStatus>,
-    /// All of standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// All of standard error.
+    /// Standard error.
     pub stderr: Vec<u8>,
     /// From start to end.
     pub elapsed: Duration,
 }
 
-/// Exit codes of haul.
+/// haul's exit codes.
 pub mod code {
-    /// Everything selected is at the target and verified.
+    /// All selected is at the target and verified.
     pub const OK: i32 = 0;
     /// The request makes no sense.
     pub const USAGE: i32 = 1;
@@ -32,11 +32,11 @@ pub mod code {
     pub const AUTHENTICATION: i32 = 5;
     /// Name resolution, refused or unreachable.
     pub const NETWORK: i32 = 10;
-    /// Files could not be read or written at all.
+    /// Files could not be read or written.
     pub const FILE_IO: i32 = 11;
     /// The peer broke the protocol.
     pub const PROTOCOL: i32 = 12;
-    /// The far side has no haul, and our program does not run there.
+    /// The far side lacks haul and cannot run ours.
     pub const INSTALL: i32 = 13;
     /// ssh could not start or ended early.
     pub const SSH: i32 = 14;
@@ -48,35 +48,35 @@ pub mod code {
     pub const VANISHED: i32 = 24;
     /// Data did not verify.
     pub const VERIFICATION: i32 = 25;
-    /// No space or quota left at the target.
+    /// The target has no space or quota left.
     pub const SPACE: i32 = 28;
     /// The peer fell silent.
     pub const TIMEOUT: i32 = 30;
-    /// The daemon has no room for one more.
+    /// The daemon has no room.
     pub const BUSY: i32 = 31;
 }
 
 impl Outcome {
-    /// Its exit code; 128 + signal when a signal ended it.
+    /// The exit code, or 128 + signal.
     pub fn code(&self) -> i32 {
         self.status.and_then(|status| status.code().or(status.signal().map(|signal| 128 + signal))).unwrap_or(-1)
     }
 
-    /// Fails the test unless the exit code is `wanted`.
+    /// Fails unless the exit code is `wanted`.
     #[track_caller]
     pub fn expect(self, wanted: i32) -> Self {
         assert!(self.code() == wanted, "expected exit code {wanted}\n{self}");
         self
     }
 
-    /// Fails the test unless the exit code is one of `wanted`.
+    /// Fails unless the exit code is one of `wanted`.
     #[track_caller]
     pub fn expect_one_of(self, wanted: &[i32]) -> Self {
         assert!(wanted.contains(&self.code()), "expected one of the exit codes {wanted:?}\n{self}");
         self
     }
 
-    /// Fails the test unless the output contains all of `words`, in upper or lower case.
+    /// Fails unless the output has all `words`, in any case.
     #[track_caller]
     pub fn says(self, words: &[&str]) -> Self {
         let missing: Vec<_> = words.iter().filter(|words| !self.contains(words)).collect();
@@ -84,8 +84,7 @@ impl Outcome {
         self
     }
 
-    /// Fails the test unless the output contains one of `words`, in upper or lower case. For words that ssh, the kernel
-    /// or chance decides.
+    /// Fails unless the output has one of `words`, in any case: ssh, the kernel or chance decides.
     #[track_caller]
     pub fn says_one_of(self, words: &[&str]) -> Self {
         assert!(words.iter().any(|words| self.contains(words)), "nothing said of any of {words:?}\n{self}");
@@ -107,7 +106,7 @@ impl Outcome {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The events of a `--json` run.
+    /// The events of `--json`.
     pub fn events(&self) -> Vec<Value> {
         json_lines(&self.stdout)
     }
@@ -117,7 +116,7 @@ impl Outcome {
         self.events().into_iter().filter(|event| event["event"] == name).collect()
     }
 
-    /// The closing report of a `--json` run.
+    /// The closing report of `--json`.
     #[track_caller]
     pub fn report(&self) -> Value {
         let last = self.events().pop().unwrap_or_else(|| panic!("no JSON line on standard output\n{self}"));
@@ -134,8 +133,7 @@ impl Outcome {
     }
 }
 
-/// The longest time between two steps of progress, in seconds of the program's own clock: from the first byte that is
-/// verified to the last.
+/// The longest time between steps of progress, from the first verified byte to the last, by the program's clock.
 pub fn longest_pause_s(events: &[Value]) -> f64 {
     let steps = events.iter().filter(|event| event["event"] == "progress").filter_map(|event| {
         let (moved, at) = (event["bytes_moved"].as_u64()?, event["at_s"].as_f64()?);
@@ -151,7 +149,7 @@ pub fn longest_pause_s(events: &[Value]) -> f64 {
     longest
 }
 
-/// The complete JSON lines of an output that may still grow.
+/// Complete JSON lines of an output that may grow.
 pub fn json_lines(output: &[u8]) -> Vec<Value> {
     let complete = output.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     output[..complete].split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
@@ -166,7 +164,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The end of an output says more than its beginning.
+/// The end says more than the beginning.
 fn shortened(output: &[u8]) -> String {
     const KEPT_BYTES: usize = 4000;
     let text = String::from_utf8_lossy(output);

@@ -1,23 +1,22 @@
-//! Hosts that look like machines of their own: home directory, `/data`, `/run`, `/dev/shm`, host name and `/etc/hosts` are
-//! the host's; all else is the machine's. What stands in a page can be typed there as it stands.
+//! Hosts like machines: home, `/data`, `/run`, `/dev/shm`, host name and `/etc/hosts` are their own. A page's text can be
+//! typed as it stands.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The home directory of root, as the host's programs see it.
+/// root's home, as the host's programs see it.
 pub const HOME_DIR: &str = "/root";
 
-/// The root directory of one host.
+/// One host's root directory.
 #[derive(Clone, Debug)]
 pub struct OwnRoot {
     script: PathBuf,
 }
 
 impl OwnRoot {
-    /// For the host `name`. Its home directory and `/data` lie beneath `files`, all else beneath `dir`. The programs in
-    /// `programs` come first.
+    /// Home and `/data` lie below `files`, all else below `dir`; `programs` come first.
     #[track_caller]
     pub fn build(name: &str, dir: &Path, files: &Path, programs: &Path) -> Self {
         let root = dir.join("root");
@@ -33,7 +32,7 @@ impl OwnRoot {
             }
         }
         fs::create_dir(dir.join("shm")).expect("own directory");
-        // sshd insists on it, and nobody else may write there.
+        // sshd insists on it, writable by nobody else.
         fs::DirBuilder::new().mode(0o755).create(dir.join("run/sshd")).expect("own directory");
         let own = [
             ("root", files.join("home")),
@@ -52,7 +51,7 @@ impl OwnRoot {
         }
 
         let mut script = format!("set -e\necho '{name}' > /proc/sys/kernel/hostname\n");
-        // haul-lab makes mounts private from the root on, so the root has to be a mount.
+        // haul-lab makes mounts private from the root on, so the root must be a mount.
         mounts.insert(0, (root.clone(), root.clone()));
         for (from, to) in &mounts {
             let _ = writeln!(script, "mount --rbind '{}' '{}'", from.display(), to.display());
@@ -68,8 +67,7 @@ impl OwnRoot {
         Self { script: place }
     }
 
-    /// The words before a program and its arguments. They run in the host's network namespace, where `ip netns exec` has
-    /// made a mount namespace, too.
+    /// Words before a program. They run in the network and mount namespaces of `ip netns exec`.
     pub fn words(&self) -> Vec<String> {
         let script = self.script.to_str().expect("scratch directories have plain names");
         ["unshare", "--uts", "sh", script].map(str::to_owned).to_vec()

@@ -1,11 +1,10 @@
-//! Pages of documentation that show what is typed and what comes. Here they are read and compared.
+//! Reads pages of documentation, and compares what comes with what they show.
 //!
-//! A block of a page that begins with ` ```console ` has commands behind a prompt (`$ `, or `there$ ` at another host), and below
-//! each one what it prints. In a block that begins with ` ```sh ` each line is a command, and nothing is shown.
+//! A block ` ```console ` has commands behind a prompt (`$ `, or `there$ ` at another host), each with its output. In a block
+//! ` ```sh ` each line is a command, without output.
 //!
-//! What differs from run to run has a form, and the form is compared: a time for a time, a rate for a rate ([`FORMS`]). `…` in
-//! a line of the page stands for the rest of a word or line, and a line with `…` alone for any lines. A bar that a program has
-//! drawn and wiped away need not be on the page. One that is there was seen.
+//! Varying figures are compared by form ([`FORMS`]): a time for a time, a rate for a rate. `…` stands for the rest of a word
+//! or line, a line with `…` alone for any lines. A bar on the page was seen; other bars may be missing.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -17,28 +16,27 @@ use snapbox::filter::NormalizeToExpected;
 /// A command of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What stands before `$`: the host where it is typed. Empty for the reader's own.
+    /// The host before `$`, or empty.
     pub host: String,
-    /// As it stands there.
+    /// The command.
     pub command: String,
-    /// What stands below it.
+    /// The lines below it.
     pub shown: Vec<String>,
-    /// The lines of the page that show it: the first one, and the one behind the last. From 0.
+    /// The page's lines of it, from 0: the first, and the one behind the last.
     pub lines: (usize, usize),
 }
 
-/// What a terminal shows after a command.
+/// A terminal after a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The lines that stay.
     pub lines: Vec<String>,
-    /// What was overwritten meanwhile: each state of a bar.
+    /// Overwritten lines: each state of a bar.
     pub wiped: Vec<String>,
     /// The exit status.
     pub status: i32,
 }
 
-/// What differs from run to run: a name, and its form.
 const FORMS: [(&str, &str); 14] = [
     ("0 s ago", r"\bjust now\b"),
     ("(size of the program)", r"\([0-9.]+ [KM]iB\), once$"),
@@ -56,10 +54,9 @@ const FORMS: [(&str, &str); 14] = [
     ("(address)", r"\b[0-9]{1,3}(\.[0-9]{1,3}){3}(:[0-9]{5})?\b"),
 ];
 
-/// What a bar shows beside those.
 const FORMS_OF_A_BAR: [(&str, &str); 6] = [
     ("(bar)", r"^[=> ]{16}"),
-    // In the first second nothing is known of them.
+    // In the first second nothing is known of these.
     ("", r"  ~?\(time left\)"),
     ("", r"  \(rate\)"),
     ("(part)", r"~?[0-9]+ %"),
@@ -71,7 +68,6 @@ static MASKS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| compiled(&FORMS));
 static MASKS_OF_A_BAR: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| compiled(&FORMS_OF_A_BAR));
 static PROMPT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^([a-z0-9]*)\$ (.+)$").expect("a constant"));
 static BAR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[=> ]{16} [0-9~]").expect("a constant"));
-/// The line of `haul status`, which has what a bar has.
 static RUNNING: LazyLock<Regex> = LazyLock::new(|| Regex::new("^ +[0-9]+  running ").expect("a constant"));
 static CONTROL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\x1b\[[0-9;?]*[A-Za-z]").expect("a constant"));
 
@@ -79,7 +75,7 @@ fn compiled(forms: &[(&'static str, &str)]) -> Vec<(&'static str, Regex)> {
     forms.iter().map(|(name, form)| (*name, Regex::new(form).expect("a constant"))).collect()
 }
 
-/// The commands of a page, in their order.
+/// A page's commands, in order.
 #[track_caller]
 pub fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
@@ -113,7 +109,7 @@ impl Step {
         Self { host: host.to_owned(), command: command.to_owned(), shown: Vec::new(), lines: (line, line + 1) }
     }
 
-    /// What is wrong with what came; `None` if the page shows it as it is.
+    /// Tells how the page differs from what came, if so.
     pub fn difference(&self, seen: &Seen) -> Option<String> {
         let (bars, stays): (Vec<_>, Vec<_>) = self.shown.iter().partition(|line| BAR.is_match(line));
         let expected = masked(&stays);
@@ -131,7 +127,7 @@ impl Step {
 }
 
 impl Seen {
-    /// What a terminal shows of these bytes: a carriage return begins the line anew.
+    /// Replays these bytes: a carriage return begins the line anew.
     pub fn of(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let text = CONTROL.replace_all(&text, "");
@@ -142,14 +138,13 @@ impl Seen {
             seen.wiped.extend(states.filter(|state| !state.is_empty()).map(str::to_owned));
             seen.lines.push(stays.trim_end().to_owned());
         }
-        // The end of the last line begins none.
         if seen.lines.last().is_some_and(String::is_empty) {
             seen.lines.pop();
         }
         seen
     }
 
-    /// As a page shows it: with the bar in the middle of its way above the closing line, if it is asked for.
+    /// The page's form, with the middle bar above the closing line if asked for.
     fn page_lines(&self, with_bar: bool) -> Vec<String> {
         let mut lines = self.lines.clone();
         let bars: Vec<_> = self.wiped.iter().filter(|state| BAR.is_match(state)).collect();
@@ -173,7 +168,7 @@ fn mask(line: &str, masks: &[(&str, Regex)]) -> String {
     masks.iter().fold(line.to_owned(), |line, (name, form)| form.replace_all(&line, *name).into_owned())
 }
 
-/// What is wrong with what came; empty where the page shows it all as it is.
+/// All differences; empty if the page is right.
 pub fn differences(results: &[(Step, Seen)]) -> String {
     let wrong = results
         .iter()
@@ -181,8 +176,8 @@ pub fn differences(results: &[(Step, Seen)]) -> String {
     wrong.collect()
 }
 
-/// Compares each step with what came. `PAGES=overwrite` writes what differs into the page instead. `PAGES=anew` writes all but the
-/// steps with `…`, so that all figures of the page are of one run.
+/// Compares each step with what came. `PAGES=overwrite` writes differences into the page; `PAGES=anew` all but steps with
+/// `…`, so all figures are of one run.
 #[track_caller]
 pub fn compare(page: &Path, results: &[(Step, Seen)]) {
     let asked = std::env::var("PAGES").unwrap_or_default();
@@ -194,7 +189,7 @@ pub fn compare(page: &Path, results: &[(Step, Seen)]) {
     }
     let text = std::fs::read_to_string(page).expect("it was read before");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    // From the end, so that the numbers of the lines before stay as they are.
+    // Going backwards keeps earlier line numbers.
     for (step, seen) in results.iter().rev() {
         let is_open = step.shown.iter().any(|line| line.contains('…'));
         if step.difference(seen).is_some() || (is_anew && !is_open) {

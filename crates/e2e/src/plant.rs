@@ -1,4 +1,4 @@
-//! Trees to copy, the same for the same seed.
+//! Trees to copy, equal for equal seeds.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -9,12 +9,12 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 
-/// xorshift64*: fast, and incompressible enough for any test.
+/// xorshift64*: fast, and incompressible enough.
 #[derive(Clone, Debug)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// Any number except the one at which the generator would stand still.
+    /// Avoids the number at which the generator stands still.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -56,7 +56,7 @@ pub fn text(path: &Path, words: &str) {
     create(path).write_all(words.as_bytes()).expect("space for the tree of a test");
 }
 
-/// A file of `size` bytes that is a hole, except for these (offset, length) extents.
+/// A hole of `size` bytes with these (offset, length) extents.
 #[track_caller]
 pub fn sparse(path: &Path, size: u64, extents: &[(u64, usize)], seed: u64) {
     let mut seed = Seed::new(seed);
@@ -70,7 +70,7 @@ pub fn sparse(path: &Path, size: u64, extents: &[(u64, usize)], seed: u64) {
     }
 }
 
-/// `count` files of `size` bytes, a thousand to a directory.
+/// `count` files of `size` bytes, a thousand a directory.
 #[track_caller]
 pub fn many(dir: &Path, count: u64, size: usize, seed: u64) {
     let mut seed = Seed::new(seed);
@@ -85,8 +85,8 @@ pub fn many(dir: &Path, count: u64, size: usize, seed: u64) {
     }
 }
 
-/// A tree with everything that a plain `cp -r` must carry: sizes around powers of two, odd names, empty files and
-/// directories, links, modes, times.
+/// All that a plain `cp -r` must carry: sizes around powers of two, odd names, empty files and directories, links, modes,
+/// times.
 #[track_caller]
 pub fn mixed(dir: &Path, seed: u64) {
     const SIZES: [u64; 12] = [0, 1, 511, 512, 4095, 4096, 4097, 65_535, 65_537, 1 << 20, (1 << 20) + 1, (5 << 20) + 13];
@@ -168,14 +168,14 @@ pub fn odd_names(dir: &Path, seed: u64) {
     file(&folder.join("inside"), 10, seed);
 }
 
-/// Gives every entry below `dir`, and `dir` itself, a modification time of its own with nanoseconds.
+/// Dates `dir` and all below, with nanoseconds.
 #[track_caller]
 pub fn date(dir: &Path, seed: u64) {
     let mut seed = Seed::new(seed);
     date_below(dir, &mut seed);
 }
 
-/// Children first: their creation changes the directory's time.
+/// Making children changes the directory's time.
 fn date_below(path: &Path, seed: &mut Seed) {
     let kind = fs::symlink_metadata(path).expect("the entry stands here");
     if kind.is_dir() {
@@ -189,7 +189,7 @@ fn date_below(path: &Path, seed: &mut Seed) {
     set_mtime(path, 1_000_000_000 + (seed.draw() % 1_000_000_000).cast_signed(), (seed.draw() % 1_000_000_000) as u32);
 }
 
-/// Sets the modification time of the entry itself; a link is not followed.
+/// Sets the entry's own time, also a link's.
 #[track_caller]
 pub fn set_mtime(path: &Path, seconds: i64, nanoseconds: u32) {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
@@ -214,7 +214,7 @@ pub fn hard_links(dir: &Path, seed: u64) {
     }
 }
 
-/// Extended attributes of the `user.` namespace on a file and a directory.
+/// `user.` attributes on a file and a directory.
 #[track_caller]
 pub fn extended_attributes(dir: &Path) {
     text(&dir.join("file"), "has attributes\n");
@@ -229,7 +229,7 @@ pub fn extended_attributes(dir: &Path) {
     }
 }
 
-/// POSIX ACLs on a file, and a default one on a directory, in the kernel's own form.
+/// POSIX ACLs on a file and, by default, a directory, in the kernel's form.
 #[track_caller]
 pub fn access_lists(dir: &Path) {
     text(&dir.join("file"), "has a list\n");
@@ -246,7 +246,6 @@ const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The id field of entries without a user or group.
 const NOBODY: u32 = u32::MAX;
 
 /// Version 2 of `struct posix_acl_xattr_header` and its entries (tag, permissions, id), little-endian.

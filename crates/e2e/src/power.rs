@@ -1,8 +1,7 @@
-//! A disk that can lose power: data without a flush is gone, as on a real disk.
+//! A disk that can lose power: unflushed data is gone, as on a real one.
 //!
-//! The cache of the file system lies above a loop device; the image file below it is the medium. Data that the kernel
-//! has not yet written to the device is not in the image. So a copy of the image is the disk after a power cut at this
-//! moment.
+//! The file system's cache lies above a loop device, whose image file is the medium. So a copy of the image is the disk after
+//! a power cut.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,25 +9,24 @@ use std::time::Duration;
 
 use crate::{Run, scratch, settle};
 
-/// An ext4 that writes nothing on its own initiative during a test.
+/// An ext4 that writes nothing by itself during a test.
 #[derive(Debug)]
 pub struct MortalDisk {
     dir: tempfile::TempDir,
     device: String,
 }
 
-/// The commit interval of ext4's journal, in seconds (`commit=`). By default, all data would be safe after five seconds
-/// without a flush.
+/// Seconds between ext4's commits (`commit=`). By default, all data would be safe after five.
 const COMMIT_EVERY: &str = "commit=600";
 
 impl MortalDisk {
-    /// A fresh one of `mib` MiB.
+    /// Mounts a fresh one of `mib` MiB.
     #[track_caller]
     pub fn mount(mib: u64) -> Self {
         let dir = scratch();
         let image = dir.path().join("image");
         fs::File::create(&image).and_then(|file| file.set_len(mib << 20)).expect("a sparse file");
-        // Nothing is initialised later in the background.
+        // No background work remains.
         let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         Run::new("mkfs.ext4").args(options).arg(&image).run().expect(0);
         Self::attach(dir)
@@ -43,12 +41,12 @@ impl MortalDisk {
         disk
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mounted")
     }
 
-    /// The disk after a power cut now, mounted again. Programs must not write to the disk meanwhile.
+    /// Mounts the disk as after a power cut now. Programs must not write meanwhile.
     #[track_caller]
     pub fn after_a_power_cut(&self) -> Self {
         let mut before = self.counters();
@@ -64,7 +62,7 @@ impl MortalDisk {
         Self::attach(dir)
     }
 
-    /// Counters of the device: reads, writes, and requests under way (Documentation/block/stat.rst).
+    /// Reads, writes, and requests under way (Documentation/block/stat.rst).
     fn counters(&self) -> (Vec<String>, String) {
         let name = self.device.rsplit('/').next().unwrap_or_default();
         let text = fs::read_to_string(format!("/sys/class/block/{name}/stat")).expect("a block device has counters");

@@ -1,7 +1,6 @@
-//! A proxy that harms the TCP connections that pass it, each direction of each connection in its own way.
+//! A proxy that harms TCP connections, each direction in its own way.
 //!
-//! It stands in front of a listener and knows nothing of the protocol. It changes bytes, holds them back, cuts them
-//! into pieces, or ends the connection.
+//! It knows no protocol: it changes, delays or splits bytes, or ends the connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,40 +11,40 @@ use std::time::Duration;
 
 use crate::deadline::settle;
 
-/// The fate of one direction of a connection.
+/// The fate of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
-    /// Nothing.
+    /// No harm.
     None,
-    /// All bits of the byte at this place are flipped.
+    /// Flips all bits of the byte at this place.
     Flip(u64),
-    /// After so many bytes the whole connection ends.
+    /// Ends the connection after these bytes.
     Cut(u64),
-    /// After so many bytes nothing passes any more, and the connection stays open.
+    /// After these bytes nothing passes, and the connection stays open.
     Stall(u64),
-    /// So many bytes at a time, each in a packet of its own.
+    /// Packets of so many bytes.
     Split(usize),
-    /// So many bytes a second, a byte at a time.
+    /// Bytes a second, one at a time.
     Trickle(u32),
-    /// Nothing passes before another connection is made.
+    /// Nothing passes before another connection.
     AfterNext,
 }
 
 /// The fate of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// From whoever connects.
+    /// From the caller.
     pub forth: Harm,
-    /// To whoever connects.
+    /// To the caller.
     pub back: Harm,
 }
 
 impl Fate {
-    /// Nothing happens to the connection.
+    /// No harm.
     pub const GOOD: Fate = Fate { forth: Harm::None, back: Harm::None };
 }
 
-/// Runs until it is dropped.
+/// Runs until dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -56,15 +55,14 @@ pub struct Proxy {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// The number of connections so far; a change wakes those who wait for the next one.
+    /// Connections so far; a change wakes those who wait for the next.
     count: Mutex<usize>,
     one_more: Condvar,
-    /// Connections that were really harmed.
     harmed: AtomicUsize,
 }
 
 impl Proxy {
-    /// Listens at `here` for `there`. `fate` decides about each connection by its number, from 0.
+    /// Listens at `here` for `there`. `fate` decides by the connection's number, from 0.
     #[track_caller]
     pub fn start(here: SocketAddr, there: SocketAddr, fate: impl Fn(usize) -> Fate + Send + 'static) -> Self {
         let listener = listen(here);
@@ -76,14 +74,13 @@ impl Proxy {
                 if at_door.stop.load(Ordering::Relaxed) {
                     return;
                 }
-                // If the target refuses the connection, the client's connection closes, too.
+                // A refusal by the target closes the client's connection, too.
                 let Ok(far) = TcpStream::connect(there) else { continue };
                 let number = at_door.next();
                 let Fate { forth, back } = fate(number);
                 for (harm, from, to) in [(forth, &near, &far), (back, &far, &near)] {
                     let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
                     let shared = Arc::clone(&at_door);
-                    // The thread ends with its connection, or with the proxy.
                     std::thread::spawn(move || shared.pass(number, harm, from, to));
                 }
             }
@@ -91,7 +88,7 @@ impl Proxy {
         Self { address, shared, door: Some(door) }
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -101,7 +98,7 @@ impl Proxy {
         *self.shared.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Directions of connections that were really harmed: their bytes came so far.
+    /// Directions whose bytes came far enough for harm.
     pub fn harmed(&self) -> usize {
         self.shared.harmed.load(Ordering::Relaxed)
     }
@@ -111,7 +108,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.one_more.notify_all();
-        // Wakes the thread, so that it checks the flag.
+        // Makes the thread check the flag.
         let _ = TcpStream::connect(self.address);
         if let Some(door) = self.door.take() {
             let _ = door.join();
@@ -137,7 +134,7 @@ impl Shared {
         self.harmed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Carries bytes until either side ends. An error of one side ends the other side, too.
+    /// Carries bytes until either side ends or fails, which ends the other.
     fn pass(&self, number: usize, harm: Harm, mut from: TcpStream, mut to: TcpStream) {
         let _ = to.set_nodelay(true);
         if harm == Harm::AfterNext {
@@ -173,7 +170,7 @@ impl Shared {
                 Harm::Stall(at) if range.end > at => {
                     self.did_harm();
                     let _ = to.write_all(&data[..at.saturating_sub(range.start) as usize]);
-                    // The sender finds that nobody reads. The connection stands as long as the proxy.
+                    // The sender finds no reader; the connection stands as long as the proxy.
                     while !self.stop.load(Ordering::Relaxed) {
                         self.await_next(usize::MAX - 1);
                     }
@@ -202,8 +199,8 @@ impl Shared {
     }
 }
 
-/// Listens, even just after another proxy on the same port. Between its fork and its exec, a program of another test
-/// holds copies of all descriptors, also of the former listener's.
+/// Retries after another proxy on the port: between fork and exec, another test's program holds copies of the former
+/// listener.
 #[track_caller]
 fn listen(here: SocketAddr) -> TcpListener {
     let mut last = None;
@@ -216,5 +213,5 @@ fn listen(here: SocketAddr) -> TcpListener {
     last.expect("it was tried").unwrap_or_else(|error| panic!("cannot listen on {here}: {error}"))
 }
 
-/// Longer than any test; after it the thread checks whether it shall end.
+/// Longer than any test; then the thread checks its end.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Runs programs with a deadline: in a process group of their own, output captured while they run, killed as a group.
+//! Runs programs with a deadline, in own process groups, with captured output.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -27,14 +27,14 @@ pub struct Run {
     unread: bool,
 }
 
-/// Enough for any step of the suite on a busy machine with two cores. A hang ends here.
+/// Enough for any step on a busy machine with two cores.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(90);
 
-/// Time for a descendant that keeps the output pipes open after the program itself has ended.
+/// Time for descendants that keep the output open.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 
 impl Run {
-    /// `program`, without arguments, in the namespace of the test itself.
+    /// `program` in the test's namespace.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -48,14 +48,14 @@ impl Run {
         }
     }
 
-    /// Runs it inside a network namespace.
+    /// Runs it in a network namespace.
     #[must_use]
     pub fn in_namespace(mut self, name: impl Into<String>) -> Self {
         self.namespace = Some(name.into());
         self
     }
 
-    /// Adds one argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
@@ -69,42 +69,42 @@ impl Run {
         self
     }
 
-    /// Sets a variable. Besides these only `PATH` and `LANG` are passed.
+    /// Sets a variable, beside `PATH` and `LANG`.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Working directory.
+    /// Sets the working directory.
     #[must_use]
     pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.directory = Some(dir.into());
         self
     }
 
-    /// The program's standard input.
+    /// Sets standard input.
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
         self
     }
 
-    /// After this long the whole process group is killed and the test fails.
+    /// Then the process group is killed and the test fails.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The output stays unread until [`Running::read_on`], as with a pager that nobody scrolls, or a paused terminal.
+    /// Leaves output unread until [`Running::read_on`], like a pager or paused terminal.
     #[must_use]
     pub fn unread(mut self) -> Self {
         self.unread = true;
         self
     }
 
-    /// Starts it and waits for its end.
+    /// Starts it and waits.
     #[track_caller]
     pub fn run(self) -> Outcome {
         self.start().wait()
@@ -113,7 +113,7 @@ impl Run {
     /// Starts it.
     #[track_caller]
     pub fn start(self) -> Running {
-        // A background job ignores signals, and its programs inherit that. A program under test must not.
+        // Programs inherit a background job's ignored signals, which must not count.
         let mut words = ["env", "--default-signal=INT,TERM,HUP"].map(OsString::from).to_vec();
         if let Some(namespace) = &self.namespace {
             words.extend(["ip", "netns", "exec", namespace].map(OsString::from));
@@ -135,7 +135,7 @@ impl Run {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
         let stdin = child.stdin.take();
         let input = self.input;
-        // A program may end without reading its input, which breaks this pipe.
+        // A program that ends early breaks this pipe.
         let feeder = std::thread::spawn(move || stdin.map(|mut pipe| pipe.write_all(&input)));
         let [(stdout_gate, stdout_opened), (stderr_gate, stderr_opened)] = [channel(), channel()];
         let gates = self.unread.then_some([stdout_gate, stderr_gate]);
@@ -146,7 +146,7 @@ impl Run {
     }
 }
 
-/// A program that runs. Dropping it kills its process group.
+/// A running program; dropping it kills its process group.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -155,14 +155,13 @@ pub struct Running {
     start: Instant,
     stdout: Capture,
     stderr: Capture,
-    /// While it is closed, the output is not read.
     gates: Option<[Sender<()>; 2]>,
     _feeder: JoinHandle<Option<std::io::Result<()>>>,
     ended: bool,
 }
 
 impl Running {
-    /// Its process id, which is also its group's.
+    /// The process id, and the group's.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -177,7 +176,7 @@ impl Running {
         self.stderr.bytes()
     }
 
-    /// Reads the output that was left unread, and all further output.
+    /// Reads the output left unread, and all further.
     pub fn read_on(&mut self) {
         self.gates = None;
     }
@@ -187,7 +186,7 @@ impl Running {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Waits until `condition` holds. The program must still be running then.
+    /// Waits until `condition` holds, while the program runs.
     #[track_caller]
     pub fn when(&mut self, what: &str, mut condition: impl FnMut(&Running) -> bool) {
         let limit = self.limit;
@@ -209,7 +208,7 @@ impl Running {
         }
     }
 
-    /// Waits until its `--json` output shows this much payload moved.
+    /// Waits until `--json` shows this much moved.
     #[track_caller]
     pub fn when_moved(&mut self, bytes: u64) {
         self.when(&format!("{bytes} bytes moved"), |running| {
@@ -219,22 +218,21 @@ impl Running {
         });
     }
 
-    /// Sends a signal to the program alone.
+    /// Signals the program alone.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            // The program may have ended meanwhile.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 
-    /// Kills the program and all of its group, as a power cut of its host would, and waits for its end.
+    /// Kills its group, like a host's power cut, and waits.
     #[track_caller]
     pub fn kill(mut self) -> Outcome {
         self.kill_group();
         self.wait()
     }
 
-    /// Waits for the end of the program. After its time limit the group is killed and the test fails.
+    /// Waits for the end; the time limit kills the group and fails the test.
     #[track_caller]
     pub fn wait(mut self) -> Outcome {
         let status = self.wait_until_limit();
@@ -282,7 +280,6 @@ impl Drop for Running {
     }
 }
 
-/// A pipe, read as it fills.
 #[derive(Debug)]
 struct Capture {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -290,7 +287,7 @@ struct Capture {
 }
 
 impl Capture {
-    /// Starts to read when the other end of `opened` is closed.
+    /// Reads once the other end of `opened` is closed.
     fn of(pipe: Option<impl Read + Send + 'static>, opened: Receiver<()>) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&bytes);

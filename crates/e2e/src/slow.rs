@@ -1,5 +1,4 @@
-//! Slow things of a known speed: a disk with a limited rate, a processor with a limited share. By control groups,
-//! version 1 or 2, whichever this machine has.
+//! Slow disks and processors of known speed, by control groups of version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,17 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{Run, scratch};
 
-/// A processor of which the members get a share.
+/// A processor's share, for its members.
 #[derive(Debug)]
 pub struct SlowCpu(Group);
 
 impl SlowCpu {
-    /// All members together get this share of one processor, in thousandths.
+    /// Members together get these thousandths of a processor.
     #[track_caller]
     pub fn of(permille: u32) -> Self {
-        // Periods are short: the processor shall be slow, without long stops.
+        // The processor shall be slow without long stops.
         const PERIOD_US: u32 = 20_000;
-        // The kernel takes no smaller one.
         const QUOTA_US_MIN: u32 = 1_000;
         let period_us = PERIOD_US.max(QUOTA_US_MIN * 1000 / permille);
         let (group, quota_us) = (Group::new(CPU), period_us * permille / 1000);
@@ -30,13 +28,13 @@ impl SlowCpu {
         Self(group)
     }
 
-    /// A shell command that makes the shell a member, and the program that replaces the shell.
+    /// A shell command that makes the shell, and the program that replaces it, members.
     pub fn join(&self) -> String {
         self.0.join()
     }
 }
 
-/// A file system on a disk that reads and writes at a limited rate.
+/// A file system on a slow disk.
 #[derive(Debug)]
 pub struct SlowDisk {
     dir: tempfile::TempDir,
@@ -45,7 +43,7 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// One of `mib` MiB, as fast as the machine until [`SlowDisk::slow_down`].
+    /// `mib` MiB, full speed until [`SlowDisk::slow_down`].
     #[track_caller]
     pub fn mount(mib: u64) -> Self {
         let dir = scratch();
@@ -61,12 +59,12 @@ impl SlowDisk {
         disk
     }
 
-    /// Where it is.
+    /// The mount point.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mounted")
     }
 
-    /// From now on the disk has this rate, and the page cache has none of its data.
+    /// Sets this rate, and empties the page cache of its data.
     #[track_caller]
     pub fn slow_down(&mut self, bytes_per_s: u64) {
         Run::new("sync").arg("-f").arg(self.path()).run().expect(0);
@@ -80,7 +78,7 @@ impl SlowDisk {
             group.set("io.max", &format!("{number} rbps={bytes_per_s} wbps={bytes_per_s}"));
             self.group = Some(group);
         } else {
-            // Version 1 does not know whose pages are written back, so only a limit of the root group works.
+            // Version 1 does not know whose pages are written back: only the root group's limit works.
             for what in ["read", "write"] {
                 let file = controller.root.join(format!("blkio.throttle.{what}_bps_device"));
                 fs::write(&file, format!("{number} {bytes_per_s}")).expect("root may set a limit");
@@ -88,7 +86,7 @@ impl SlowDisk {
         }
     }
 
-    /// A shell command after which the limit holds for the shell, and for the program that replaces it.
+    /// A shell command that limits the shell and the program that replaces it.
     pub fn join(&self) -> String {
         self.group.as_ref().map(Group::join).unwrap_or_default()
     }
@@ -97,7 +95,7 @@ impl SlowDisk {
 impl Drop for SlowDisk {
     fn drop(&mut self) {
         let name = self.device.rsplit('/').next().unwrap_or_default();
-        // Unmounting writes the rest, at full speed. The next owner of the device starts without a limit, too.
+        // The rest is unmounted at full speed, and the device's next owner has no limit.
         if let (Some(controller), Ok(number)) = (
             Controller::find(BLOCKS).filter(|controller| !controller.is_v2),
             fs::read_to_string(format!("/sys/class/block/{name}/dev")),
@@ -112,7 +110,6 @@ impl Drop for SlowDisk {
     }
 }
 
-/// Names of a controller in version 1 and 2.
 type Names = (&'static str, &'static str);
 
 /// Processor time.
@@ -121,12 +118,11 @@ pub const CPU: Names = ("cpu", "cpu");
 /// Block devices.
 pub const BLOCKS: Names = ("blkio", "io");
 
-/// Whether this machine has a controller, and root may use it.
+/// Whether root may use this controller here.
 pub fn has_controller(names: Names) -> bool {
     Controller::find(names).is_some()
 }
 
-/// Where a hierarchy with a controller is mounted.
 #[derive(Debug)]
 struct Controller {
     root: PathBuf,
@@ -152,7 +148,6 @@ impl Controller {
     }
 }
 
-/// A control group of a test, gone when it is dropped.
 #[derive(Debug)]
 struct Group {
     controller: Controller,
@@ -190,7 +185,7 @@ fn procs(dir: &Path) -> PathBuf {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The members have been killed, but may still be ending.
+        // Killed members may still be ending.
         crate::settle(std::time::Duration::from_secs(5), || fs::remove_dir(&self.dir).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! A stranger on the network: watches a host for a new listening port and is the first to connect.
+//! A stranger who connects first to a host's new listening ports.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::Host;
 use crate::lab::{enter, listening_ports_here};
 
-/// Runs until it is dropped.
+/// Runs until dropped.
 #[derive(Debug)]
 pub struct Stranger {
     stop: Arc<AtomicBool>,
@@ -19,12 +19,10 @@ pub struct Stranger {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Connections a stranger holds open on each new port.
 const CONNECTIONS_PER_PORT: usize = 8;
 
 impl Stranger {
-    /// Watches `host` and connects to every new port there before the peer can. It says `words` (nothing when empty)
-    /// and holds the connections open. The connections come from `from`.
+    /// Connects to each new port of `host`, from `from`, before the peer can; says `words`, and holds on.
     pub fn lurk(host: &Host, from: &Host, words: &'static [u8]) -> Self {
         let known = host.listening_ports();
         let stop = Arc::new(AtomicBool::new(false));
@@ -71,7 +69,7 @@ impl Stranger {
         Self { stop, connections, answered_bytes, threads: vec![watch, connect] }
     }
 
-    /// The number of connections that it got, and the number of bytes that it received on them.
+    /// Connections and received bytes.
     pub fn leave(mut self) -> (u32, u32) {
         self.end();
         (self.connections.load(Ordering::Relaxed), self.answered_bytes.load(Ordering::Relaxed))

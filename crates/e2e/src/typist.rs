@@ -1,4 +1,4 @@
-//! Somebody who types the commands of a page at terminals, one for each host, and copies keys from one to the other.
+//! Types a page's commands at terminals, one for each host, and copies keys between them.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,15 +11,12 @@ use crate::{Host, Running, eventually};
 /// The terminals.
 #[derive(Debug)]
 pub struct Typist<'a> {
-    /// What a prompt says, and where it is.
     hosts: Vec<(&'a str, &'a Host)>,
-    /// Programs that go on in terminals of their own.
     running: Vec<Running>,
-    /// The last key that was shown at each of them.
     keys: Vec<Option<String>>,
 }
 
-/// A program that has not said its first words by then has failed.
+/// A program silent by then has failed.
 const FIRST_WORDS_LIMIT: Duration = Duration::from_secs(15);
 
 /// Wide enough for closing lines, and no wider than a page.
@@ -28,12 +25,12 @@ const SIZE: &str = "stty cols 200 rows 50";
 static KEY: LazyLock<Regex> = LazyLock::new(|| Regex::new("ed25519:[A-Za-z0-9+/=_-]{20,}").expect("a constant"));
 
 impl<'a> Typist<'a> {
-    /// With a terminal for each of these prompts.
+    /// A terminal for each prompt.
     pub fn at(hosts: &[(&'a str, &'a Host)]) -> Self {
         Self { hosts: hosts.to_vec(), running: Vec::new(), keys: vec![None; hosts.len()] }
     }
 
-    /// Types one command, and looks at the terminal when it has ended. A daemon goes on: its first words are looked at.
+    /// Types one command, and looks after its end; at a daemon, after its first words.
     #[track_caller]
     pub fn types(&mut self, step: &Step) -> Seen {
         let at = self.hosts.iter().position(|(prompt, _)| *prompt == step.host);
@@ -64,7 +61,7 @@ impl<'a> Typist<'a> {
         self.running.clear();
     }
 
-    /// `ed25519:…` is a key that the other terminal has shown last.
+    /// `ed25519:…` is the key that the other terminal showed last.
     fn with_key(&self, at: usize, command: &str) -> String {
         let other = self.keys.iter().enumerate().rev().find_map(|(of, key)| key.as_ref().filter(|_| of != at));
         match other {
@@ -74,7 +71,6 @@ impl<'a> Typist<'a> {
     }
 }
 
-/// Whether the command runs until somebody ends it.
 fn goes_on(command: &str) -> bool {
     let is_daemon = command.starts_with("haul serve") && !command.contains("--check");
     is_daemon || command.starts_with("haul record")

@@ -1,7 +1,7 @@
-//! systemd as it looks after the services of one user, on a host of a lab, for a user who lingers.
+//! systemd for the services of one lingering user, on a lab's host.
 //!
-//! It has mounts of its own: `/run` says that systemd runs here, and `/var/lib/systemd` that the user lingers. It has a control group of
-//! its own, too: systemd moves all processes that it finds in its group.
+//! Its own mounts say so: `/run` that systemd runs, `/var/lib/systemd` that the user lingers. It needs a control group, too:
+//! systemd moves all processes of its group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::{Host, Run, Running, eventually, settle};
 
-/// The manager of the user `root` on one host. It ends with its services when it is dropped.
+/// The manager of `root` on one host, ended on drop with its services.
 #[derive(Debug)]
 pub struct UserManager {
     running: Option<Running>,
@@ -44,7 +44,7 @@ impl UserManager {
         manager
     }
 
-    /// Its process.
+    /// The manager's process.
     pub fn id(&self) -> u32 {
         self.running.as_ref().map_or(0, Running::id)
     }
@@ -53,7 +53,7 @@ impl UserManager {
 impl Drop for UserManager {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            // On SIGTERM a manager of a user ends its services first.
+            // On SIGTERM it ends its services first.
             running.signal(Signal::TERM);
             let mut running = running;
             settle(Duration::from_secs(5), || running.has_ended());
@@ -63,19 +63,19 @@ impl Drop for UserManager {
     }
 }
 
-/// A shell command after which `root` lingers, and nobody else sees that: the shell needs mounts of its own.
+/// A shell command after which `root` lingers, seen only in the shell's own mounts.
 pub fn who_lingers() -> &'static str {
     "mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /var/lib; mkdir -p /var/lib/systemd/linger; touch /var/lib/systemd/linger/root"
 }
 
-/// Whether this machine has what it takes.
+/// Whether this machine can do it.
 pub fn is_possible() -> bool {
     Path::new(PROGRAM).exists() && hierarchy().is_some()
 }
 
 const PROGRAM: &str = "/lib/systemd/systemd";
 
-/// Where systemd keeps its groups: the hierarchy of its name, or the one of version 2.
+/// systemd's own hierarchy, or version 2's.
 fn hierarchy() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let found = |wanted: fn(&str, &str) -> bool| {

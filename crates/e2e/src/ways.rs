@@ -1,4 +1,4 @@
-//! Two hosts with two ways between them, in `haul-lab`: a daemon and an sshd at one of them, and a hand on the cables.
+//! Two hosts with two ways between them in `haul-lab`: a daemon and an sshd at one, and a hand on the cables.
 //!
 //! ```text
 //!            .-- eth0 ---- (left) ---- eth0 --.        left and right: routers, if there are any
@@ -19,11 +19,11 @@ use crate::{Outcome, Run, binary};
 /// How the interfaces are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// Each interface of one host with one of the other, by a link.
+    /// Each pair by a link.
     Directly,
-    /// The first two by a link, the second two through a router.
+    /// The first pair by a link, the second through a router.
     OneThroughARouter,
-    /// Through a router each.
+    /// Each through a router.
     ThroughRouters,
 }
 
@@ -35,20 +35,20 @@ pub struct Ways {
     _one_at_a_time: MutexGuard<'static, ()>,
 }
 
-/// Of the sshd.
+/// The sshd's port.
 const SSH_PORT: u16 = 2222;
 
-/// Of the target on the first way.
+/// The target on the first way.
 const SSH_HOST: &str = "target";
 
 impl Ways {
-    /// Two ways, each with a rate as `haul-lab` reads it and 10 ms. The daemon offers a directory.
+    /// Two ways of this rate and 10 ms; the daemon offers a directory.
     pub fn of(joined: Joined, rate: &str, offered: &Path) -> Self {
         Self::prepared(joined, rate, offered, ["", ""])
     }
 
-    /// The same, with a shell command for `source` and one for `target`, which run before the copy. What the latter puts into
-    /// `SERVE` are flags of the daemon.
+    /// The same, with a shell command each for `source` and `target` before the copy. `SERVE` of the latter are the daemon's
+    /// flags.
     pub fn prepared(joined: Joined, rate: &str, offered: &Path, before: [&str; 2]) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let lock = one_at_a_time();
@@ -68,7 +68,7 @@ impl Ways {
             way("right")
         );
         let sshd = tool("sshd").map_or_else(|| "false".into(), |path| path.display().to_string());
-        // Both hosts see the same disk; the keys of the sshd stand beside those of the daemon.
+        // Both hosts see one disk, so the sshd's keys stand beside the daemon's.
         let login = "\"$HOME/sshd_config\" 2>\"$HOME/sshd.log\" &";
         let target = format!("mkdir -p /run/sshd\n{sshd} -D -e -f {login}\n{}", before[1]);
         let stage = Stage::build(&topology, offered, before[0], &target);
@@ -108,33 +108,33 @@ impl Ways {
         );
     }
 
-    /// `haul cp --json` on the host `source`; flags, sources and target are still to be added.
+    /// `haul cp --json` on `source`, without flags and paths.
     pub fn cp(&self) -> Run {
         let haul = binary::find().expect("asked for with needs!(Haul)");
         self.stage.cp().arg("-F").arg(self.stage.file("ssh_config")).arg("--haul-path").arg(haul)
     }
 
-    /// `haul probe --json` on the host `source`; flags and the place are still to be added.
+    /// `haul probe --json` on `source`, without flags and place.
     pub fn probe(&self) -> Run {
         self.stage.haul("probe")
     }
 
-    /// The log of the daemon so far.
+    /// The daemon's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.stage.file("serve.log")).unwrap_or_default()
     }
 
-    /// A path below the offered directory, by way of the daemon.
+    /// A path below the offered directory, at the daemon.
     pub fn daemon(&self, path: &str) -> OsString {
         self.stage.url(path).into()
     }
 
-    /// A path on `target`, by way of its sshd.
+    /// A path on `target`, over its sshd.
     pub fn ssh(&self, path: &Path) -> OsString {
         at(SSH_HOST, path)
     }
 
-    /// Runs a shell command on a host while a copy runs, to its end. Returns what it printed.
+    /// Runs a shell command on a host during a copy, and returns its output.
     #[track_caller]
     pub fn on(&self, host: &str, command: &str) -> String {
         self.enter(host, command).expect(0).stdout_text()
@@ -146,8 +146,7 @@ impl Ways {
         run.args(["exec", "--lab", &self.name, host, "--", "sh", "-c", command]).run()
     }
 
-    /// Bytes that a device of the target has received so far, headers included; `None` when the copy has ended, and its hosts
-    /// with it.
+    /// Bytes, headers too, that a target's device has received; `None` once the copy and its hosts have ended.
     #[track_caller]
     pub fn received(&self, device: &str) -> Option<u64> {
         let table = self.enter("target", "cat /proc/net/dev").stdout_text();
@@ -155,7 +154,7 @@ impl Ways {
         line?.split_whitespace().next()?.parse().ok()
     }
 
-    /// Pulls the cable of a way at both ends, or puts it back: the kernels of both hosts notice.
+    /// Pulls a way's cable at both ends, or puts it back; both kernels notice.
     #[track_caller]
     pub fn plug(&self, device: &str, is_plugged: bool) {
         let state = if is_plugged { "on" } else { "off" };
@@ -164,7 +163,7 @@ impl Ways {
         }
     }
 
-    /// A router swallows all packets, or passes them again: no host notices.
+    /// A router swallows all packets, or passes them; no host notices.
     #[track_caller]
     pub fn swallow(&self, router: &str, swallows: bool) {
         let rules = "add table inet hole; add chain inet hole c { type filter hook forward priority 0; policy drop; }";

@@ -1,10 +1,9 @@
-//! Tests in a guest kernel: features that this host's kernel may lack (kernel TLS), and acts that would disturb the
-//! whole host (a wall clock that jumps).
+//! Tests in a guest kernel: what the host's may lack (kernel TLS), and what would disturb it (a jumping wall clock).
 //!
 //! ```text
 //! test -> haul-lab run --engine uml -> this program once more, in the guest: haul serve, a proxy that does harm, haul cp
 //! ```
-//! The guest is the kernel of the package user-mode-linux, or the kernel of `HAUL_LAB_KERNEL`.
+//! Package user-mode-linux's kernel, or that of `HAUL_LAB_KERNEL`.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -19,7 +18,6 @@ use haul_e2e::{
 
 const TOPOLOGY: &str = "name = 'guest'\nhosts = { client = {} }\n";
 
-/// Runs the ignored test of this name in the guest.
 #[track_caller]
 fn in_guest(test: &str) {
     let dir = haul_e2e::scratch();
@@ -31,7 +29,7 @@ fn in_guest(test: &str) {
         .args(["run", "--engine", "uml", "--kernel"])
         .arg(kernel.expect("asked for with needs!"))
         .arg(topology)
-        // In the guest's memory: the host's files are slow to reach from there.
+        // From the guest, the host's files are slow.
         .args(["--", "env", "TMPDIR=/dev/shm"])
         .arg(std::env::current_exe().expect("it runs"))
         .args(["--exact", test, "--ignored", "--nocapture"])
@@ -60,7 +58,7 @@ fn a_clock_that_jumps_a_day_either_way_disturbs_no_copy() {
     in_guest("inside::copies_go_on_while_the_clock_is_set");
 }
 
-/// Tests inside the guest. `cargo test` ignores them here, and the tests above start them there.
+/// `cargo test` ignores these here; the tests above start them in the guest.
 mod inside {
     use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
@@ -69,7 +67,7 @@ mod inside {
     const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7632);
     const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7633);
 
-    /// A daemon, a client that knows both of its addresses, a tree, and elsewhere the keys of both.
+    /// A daemon, a client that knows its two addresses, a tree, and both keys elsewhere.
     struct Stage {
         dir: tempfile::TempDir,
         keys: tempfile::TempDir,
@@ -115,14 +113,14 @@ mod inside {
         Run::new(binary::find().expect("named by the test outside"))
     }
 
-    /// Counters of the kernel: connections that it has sealed or opened.
+    /// Counts the connections that the kernel sealed or opened.
     fn counted(name: &str) -> u64 {
         let text = fs::read_to_string("/proc/net/tls_stat").expect("a kernel with TLS");
         let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("it counts them");
         line.trim().parse().expect("a number")
     }
 
-    /// Whether an event says that the kernel seals. The usual way is not mentioned.
+    /// Looks for the event that says so; the usual way has none.
     fn says_that_the_kernel_seals(run: &Outcome) -> bool {
         run.events_named("chose")
             .iter()
@@ -138,7 +136,6 @@ mod inside {
         assert_same(&stage.at("tree"), &stage.at("plain"), Facets::PLAIN);
         assert!(counted("TlsTxSw") == 0 && !says_that_the_kernel_seals(&plain), "not asked for\n{plain}");
         for push in [true, false] {
-            // No control connection carries so many bytes.
             let harm = Harm::Flip(2_000_000);
             let fate = move |number| match (number, push) {
                 (0 | 1, true) => Fate { forth: harm, ..Fate::GOOD },
@@ -155,7 +152,7 @@ mod inside {
             let run = cp.run().expect(code::OK);
             assert_same(&stage.at("tree"), &to, Facets::PLAIN);
             assert!(proxy.harmed() > 0, "nothing was flipped\n{run}");
-            // The harmed lane, and the other lane or the replacement.
+            // The harmed lane, and another or its replacement.
             assert!(counted("TlsTxSw") >= before + 2, "{} connections\n{run}", counted("TlsTxSw") - before);
             assert!(says_that_the_kernel_seals(&run), "{run}");
         }
@@ -183,7 +180,7 @@ mod inside {
 
     const DAY_S: i64 = 24 * 3600;
 
-    /// Sets the wall clock; only in a guest.
+    /// Call only in a guest.
     fn clock_jumps(by_s: i64) {
         let processor = fs::read_to_string("/proc/cpuinfo").expect("proc(5)");
         assert!(processor.contains("User Mode Linux"), "this is no guest, but somebody's machine");
@@ -197,7 +194,7 @@ mod inside {
         let stage = Stage::new();
         for push in [true, false] {
             let to = stage.at(if push { "pushed" } else { "pulled" });
-            // The time limit is shorter than any of the jumps, and longer than any wait.
+            // Shorter than the jumps, longer than any wait.
             let start = || {
                 let cp = stage.cp(&["--rate", "5MB", "--timeout", "60"]);
                 match push {

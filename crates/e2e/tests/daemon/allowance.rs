@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::Stage;
 
-/// Long before the time for which a copy is tried again.
+/// Long before a copy is tried again.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
@@ -31,7 +31,7 @@ fn a_rate_holds_both_ways_and_a_day_ends_the_copies_of_a_key_also_after_a_new_st
     stage.stop(Signal::TERM).expect(code::OK);
     stage.start();
     stage.cp().args(["file", &stage.url("third")]).run().expect(code::BUSY);
-    // Who only looks, and who finds all in its place, moves nothing.
+    // Looking, and finding all in place, moves nothing.
     stage.haul("client").args(["ls", &stage.url("in")]).run().expect(code::OK);
     stage.cp().args(["-t", "file", &stage.url("in")]).run().expect(code::OK);
     // What is there costs nothing.

@@ -1,4 +1,4 @@
-//! The page of a directory in Chromium, driven over its own pipe.
+//! A directory's page in Chromium, driven over a pipe.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 
 use crate::web::Web;
 
-/// A browser without a window. It ends with the test, or after [`LONGEST_S`].
+/// Ends with the test, or after [`LONGEST_S`].
 struct Browser {
     child: Child,
     words: File,
     events: BufReader<File>,
     calls: u64,
-    /// The page, once there is one.
+    /// The page, once there.
     page: Option<String>,
 }
 
 const LONGEST_S: &str = "60";
 
 impl Browser {
-    /// Its profile and its pipes lie in `dir`. The protocol is JSON with a zero behind each message (`--remote-debugging-pipe`).
+    /// Makes its profile and pipes in `dir`; a zero ends each JSON message (`--remote-debugging-pipe`).
     fn start(dir: &Path) -> Browser {
         Run::new("mkfifo").args(["words", "events"]).current_dir(dir).run().expect(0);
         let script = "exec timeout -k 1 \"$0\" chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage \
@@ -78,18 +78,15 @@ impl Browser {
         self.page = page["sessionId"].as_str().map(str::to_owned);
     }
 
-    /// What an expression is on the page.
     fn sees(&mut self, expression: &str) -> Value {
         self.try_sees(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// A page that is just being left has no answer.
     fn try_sees(&mut self, expression: &str) -> Result<Value, Value> {
         let mut seen = self.try_call("Runtime.evaluate", &json!({"expression": expression, "returnByValue": true}))?;
         Ok(seen["result"]["value"].take())
     }
 
-    /// Until the page is there, with this query.
     fn when_it_shows(&mut self, query: &str) {
         let expression =
             format!("document.readyState === 'complete' && location.search === '{query}' && !!document.forms[0]");
@@ -135,7 +132,7 @@ fn chromium_shows_sorts_and_downloads_from_the_page_of_a_directory() {
         ("-size", ["c <b>.vdif", "a.vdif", "ü & 100%.vdif"]),
         ("name", ["a.vdif", "c <b>.vdif", "ü & 100%.vdif"]),
     ] {
-        // Who leaves the page at once cannot answer; what it leads to is looked at below.
+        // A page being left cannot answer; its successor is looked at below.
         let _ = browser.try_sees(&format!("document.querySelector('button[value=\"{clicks}\"]').click()"));
         browser.when_it_shows(&format!("?sort={clicks}"));
         assert_eq!(browser.names(), names, "{clicks}");
@@ -145,7 +142,7 @@ fn chromium_shows_sorts_and_downloads_from_the_page_of_a_directory() {
     browser.call("Emulation.setDeviceMetricsOverride", &phone);
     assert_eq!(browser.sees("document.documentElement.scrollWidth <= 360"), json!(true));
     assert_eq!(browser.sees("document.querySelectorAll('script[src], img, link').length"), json!(0));
-    // The filter runs, although the page may run nothing else.
+    // The filter is all that the page may run.
     let typed = "(() => { const type = text => { box.value = text; box.dispatchEvent(new Event('input')) }; \
                  type('VDIF'); type('<B'); const left = document.querySelectorAll('tbody tr:not([hidden])').length; \
                  type(''); return [box.hidden, left] })()";
@@ -155,7 +152,6 @@ fn chromium_shows_sorts_and_downloads_from_the_page_of_a_directory() {
         &json!({"behavior": "allow", "downloadPath": &down, "eventsEnabled": true}),
     );
     browser.sees("document.querySelectorAll('tbody .n a')[2].click()");
-    // The browser ends after a minute, and its pipe with it.
     while browser.message()["params"]["state"] != json!("completed") {}
     let got = fs::read(down.join("ü & 100%.vdif")).expect("it is there, under its name");
     assert!(got == fs::read(public.join("ü & 100%.vdif")).expect("it is there"));

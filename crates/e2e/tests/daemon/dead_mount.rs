@@ -1,4 +1,4 @@
-//! A file system behind one line of the list that never answers: the web serves all others.
+//! A silent file system behind one line of the list: the web serves all others.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn a_dead_mount_hurts_its_own_holder_alone() {
     for _ in 0..3 {
         others_are_served();
     }
-    // Opened anew after a second and more, and still not waited for by others.
+    // Reopened after a second, and still nobody else waits.
     std::thread::park_timeout(std::time::Duration::from_secs(3));
     let later = ask("dead", "/data", "60").start();
     others_are_served();

@@ -1,4 +1,4 @@
-//! Strangers at the door of a daemon: silent, talking nonsense, or thousands of them.
+//! Strangers at a daemon's door: silent, talking nonsense, thousands.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,9 +12,9 @@ use haul_e2e::{Facets, assert_same, code, eventually, needs, plant, settle};
 
 use crate::Stage;
 
-/// A connection from another address than the client's: each address has its own share of the waiting room.
+/// Each source address has its own share of the waiting room.
 ///
-/// It is closed when it is dropped: no program that another test starts meanwhile inherits it.
+/// Closed on drop, so no other test's program inherits it.
 fn connect_from(source: Ipv4Addr, target: SocketAddrV4) -> TcpStream {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
     let own = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
@@ -31,7 +31,7 @@ fn strangers_neither_get_in_nor_stand_in_the_way() {
     let connect = || TcpStream::connect(stage.address).expect("it listens");
     for words in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0; 5000], &[0xff; 5000], &[0x16, 3, 1, 0xff, 0xff]] {
         for _ in 0..20 {
-            // The daemon may close the connection before all is sent.
+            // The daemon may close before all is sent.
             let _ = connect().write_all(words);
         }
     }
@@ -61,27 +61,25 @@ fn strangers_at_the_address_of_the_client_delay_it_and_no_more() {
     drop(strangers);
 }
 
-/// The number of strangers; `HAUL_STRANGERS=1000000` for an afternoon.
+/// `HAUL_STRANGERS=1000000` for an afternoon.
 fn strangers() -> u32 {
     std::env::var("HAUL_STRANGERS").map_or(5_000, |count| count.parse().expect("HAUL_STRANGERS is a number"))
 }
 
-/// What strangers say.
 const NONSENSE: [&[u8]; 5] =
     [b"", b"GET / HTTP/1.0\r\n\r\n", &[0xff; 3000], BEGINNING, &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]];
 
 /// The header of a TLS record of 16 KiB, and its first byte.
 const BEGINNING: &[u8] = &[0x16, 3, 1, 0x40, 0, 1];
 
-/// `count` connections from many addresses, each with other nonsense. Most are reset, which leaves no port in
-/// TIME-WAIT. Several threads work at once: a SYN that finds no room is repeated only after a second, in which its
-/// thread does nothing.
+/// `count` connections with nonsense from many addresses. Most are reset, which leaves no port in TIME-WAIT. A SYN without
+/// room is repeated only after a second, so several threads work.
 fn flood(target: SocketAddrV4, count: u32) {
     const FLOODERS: u32 = 8;
     let stranger = |at: u32| {
         let [_, _, high, low] = at.to_be_bytes();
         let mut stranger = connect_from(Ipv4Addr::new(127, 200, high & 7, low.max(1)), target);
-        // The daemon may close the connection before all is sent.
+        // The daemon may close before all is sent.
         let _ = stranger.write_all(NONSENSE[at as usize % NONSENSE.len()]);
         if !at.is_multiple_of(16) {
             let at_once = Some(Duration::ZERO);
@@ -95,13 +93,12 @@ fn flood(target: SocketAddrV4, count: u32) {
     });
 }
 
-/// As many strangers as a daemon lets wait at once, all in the middle of a message. When each has been read, they
-/// leave.
+/// Fills the waiting room with strangers in mid-message, who leave once read.
 fn fill_the_door(stage: &Stage) {
-    // The limits of net/limits.rs, in all and from one address.
+    // net/limits.rs has these: in all, and from one address.
     const HANDSHAKES: usize = 512;
     const FROM_ONE: usize = 128;
-    /// A busy machine may accept so slowly that the first strangers time out before the last arrive.
+    /// On a busy machine, the first may time out before the last arrive.
     const TRIES: usize = 3;
     let tasks = PathBuf::from(format!("/proc/{}/task", stage.daemon.as_ref().expect("it runs").id()));
     let is_greeting = |task: &Path| fs::read(task.join("comm")).is_ok_and(|name| name == b"greeting\n");
@@ -112,7 +109,7 @@ fn fill_the_door(stage: &Stage) {
         let strangers: Vec<TcpStream> = (0..HANDSHAKES)
             .map(|at| {
                 let mut stranger = connect_from(source(at), stage.address);
-                // Or the daemon had to send it away already.
+                // The daemon may have sent it away.
                 let _ = stranger.write_all(BEGINNING);
                 stranger
             })
@@ -135,7 +132,7 @@ fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
     let resident = || resident_bytes(daemon).expect("it runs");
     let copy = |name: &str| stage.cp().args(["--rate", "20MB", "file", &stage.url(name)]);
     copy("before").run().expect(code::OK);
-    // How many strangers are there at once is chance, and so is their memory. A full door is the upper bound.
+    // How many are there at once, and so their memory, is chance. A full door is the upper bound.
     fill_the_door(&stage);
     let (before, resident_before) = (peak(), resident());
     let running = copy("meanwhile").start();
@@ -148,8 +145,7 @@ fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
     assert_same(&stage.at("file"), &stage.at("offered/meanwhile"), Facets::PLAIN);
 }
 
-/// Memory of two copies differs by some pages. Connections that stayed, with a few hundred bytes each, would be
-/// megabytes.
+/// Two copies differ by some pages; lingering connections of some hundred bytes would be megabytes.
 const FLAT_BYTES: u64 = 4 << 20;
 
 #[test]
@@ -162,7 +158,6 @@ fn a_daemon_whose_descriptors_strangers_have_waits_for_some_without_spinning() {
     plant::file(&stage.at("file"), 3 << 20, 1);
     let daemon = stage.daemon.as_ref().expect("it runs").id();
     limit_descriptors(daemon, DESCRIPTORS as u64);
-    // A descriptor inherited from whatever runs the tests may have a higher number.
     let open = || {
         let numbers = fs::read_dir(format!("/proc/{daemon}/fd")).expect("root may look").flatten();
         let number = |name: OsString| name.to_str().and_then(|name| name.parse().ok()).unwrap_or(DESCRIPTORS);
@@ -183,16 +178,15 @@ fn a_daemon_whose_descriptors_strangers_have_waits_for_some_without_spinning() {
     assert!(!stage.log().contains("panicked"), "{}", stage.log());
 }
 
-/// Sets the limit of open files of a process.
 fn limit_descriptors(pid: u32, most: u64) {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     prlimit(Pid::from_raw(pid.cast_signed()), Resource::Nofile, limit).expect("root may");
 }
 
-/// Processor time of all threads of a process, in user and in kernel mode (proc_pid_stat(5): fields 14 and 15).
+/// User and kernel time of all threads (proc_pid_stat(5): fields 14 and 15).
 fn processor_time(pid: u32) -> Duration {
-    /// Clock ticks per second: the same on all our architectures.
+    /// Clock ticks per second on all our architectures.
     const TICKS_PER_S: u32 = 100;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let (_, fields) = stat.rsplit_once(") ").expect("the name is in parentheses");

@@ -1,4 +1,4 @@
-//! A port that systemd holds: the daemon begins with the first caller, and nobody is turned away while it starts anew.
+//! systemd holds the port: the daemon begins with the first caller, and a restart turns nobody away.
 
 use std::fs;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::Stage;
 
-/// The program that hands over a socket as systemd does, where there is no systemd.
+/// Hands over a socket like systemd, without systemd.
 const ACTIVATE: &str = "systemd-socket-activate";
 
 #[test]

@@ -1,4 +1,4 @@
-//! A path between client and daemon that changes bytes, holds them back, or ends.
+//! A path to the daemon that changes bytes, holds them back, or ends.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -11,10 +11,10 @@ use haul_e2e::{Facets, Fate, Harm, Outcome, Proxy, assert_same, code, contents_o
 
 use crate::{STAGES, Stage};
 
-/// A tree with a file of several chunks and many small files. The client copies it through a proxy that does harm.
+/// A tree with a file of several chunks and many small ones, copied through a harmful proxy.
 struct Harmed {
     stage: Stage,
-    /// The address of the daemon for the client: the proxy.
+    /// The proxy, which the client takes for the daemon.
     proxy: SocketAddrV4,
 }
 
@@ -31,7 +31,7 @@ impl Harmed {
         Self { stage, proxy }
     }
 
-    /// A copy to the daemon or from it. Returns the outcome, and the number of harmed connections.
+    /// Returns the outcome, and the number of harmed connections.
     fn copy(&self, push: bool, fate: impl Fn(usize) -> Fate + Send + 'static) -> (Outcome, usize) {
         let proxy = Proxy::start(SocketAddr::V4(self.proxy), SocketAddr::V4(self.stage.address), fate);
         let cp = self.stage.cp().args(["--lanes", "3", "--timeout", "5"]).limit(Duration::from_secs(60));
@@ -41,12 +41,10 @@ impl Harmed {
         (run, proxy.harmed())
     }
 
-    /// Where it goes.
     fn target(&self, push: bool) -> PathBuf {
         self.stage.at(if push { "offered/to" } else { "to" })
     }
 
-    /// All sessions in the log have ended.
     fn no_session_is_left(&self) -> bool {
         let log = self.stage.log();
         let lines = || log.lines().filter_map(|line| line.split_once("session ")?.1.split_once(": "));
@@ -56,10 +54,9 @@ impl Harmed {
         lines().all(|(number, _)| has_ended(number))
     }
 
-    /// Harms one connection after the other: each lane and the control connection, in either direction, for pushes and
-    /// pulls, wherever enough bytes pass. A copy with a harmed lane ends with `lane_harmed`. A copy with a harmed
-    /// control connection may end in several ways. In all cases each file with its final name is right, and the same
-    /// command over a good path brings the rest. No copy takes longer than `limit`.
+    /// Harms each lane and the control connection, in either direction, for pushes and pulls. A harmed lane ends the copy
+    /// with `lane_harmed`; a harmed control connection may end it in several ways. Each file with its final name is right,
+    /// and the command over a good path brings the rest, within `limit`.
     fn check(&self, harms: &[Harm], lane_harmed: i32, limit: Duration) {
         for push in [true, false] {
             if !push {
@@ -78,7 +75,7 @@ impl Harmed {
                     (true, true) => Fate { forth: harm, ..Fate::GOOD },
                     (true, false) => Fate { back: harm, ..Fate::GOOD },
                 };
-                // On a busy machine the other lanes may have carried everything before this lane stood.
+                // On a busy machine the other lanes may carry everything first.
                 let run = (0..TRIES).find_map(|_| {
                     let _ = fs::remove_dir_all(self.target(push));
                     let (run, harmed) = self.copy(push, fate);
@@ -96,7 +93,7 @@ impl Harmed {
                     continue;
                 }
                 eventually("the daemon has given it up", Duration::from_secs(20), || self.no_session_is_left());
-                // If the control connection ended early, the copy has made nothing.
+                // If the control connection ended early, nothing was made.
                 let begun = self.target(push).exists();
                 let names = if begun { names_below(&self.target(push)) } else { Vec::new() };
                 for name in names.into_iter().filter(|name| !is_unfinished(name)) {
@@ -113,7 +110,6 @@ impl Harmed {
     }
 }
 
-/// The connections, in the order in which they are made.
 #[derive(Clone, Copy, Debug)]
 enum Connection {
     Control = 0,
@@ -121,7 +117,6 @@ enum Connection {
     SecondLane = 2,
 }
 
-/// The harmed connection, and whether the direction is from the client.
 const CONNECTIONS: [(Connection, bool); 4] = [
     (Connection::Control, true),
     (Connection::Control, false),
@@ -131,7 +126,6 @@ const CONNECTIONS: [(Connection, bool); 4] = [
 
 const TRIES: usize = 5;
 
-/// The byte that is harmed.
 fn place(harm: Harm) -> u64 {
     match harm {
         Harm::Flip(at) | Harm::Cut(at) | Harm::Stall(at) => at,
@@ -139,14 +133,13 @@ fn place(harm: Harm) -> u64 {
     }
 }
 
-/// At least so many bytes pass in this direction, or in that of the data.
+/// At least so many bytes pass in this direction, or the data's.
 fn least_that_passes(connection: Connection, with_the_data: bool) -> u64 {
     match (connection, with_the_data) {
-        // The listing, or the outcome of each entry.
+        // The listing, or each entry's outcome.
         (Connection::Control, _) => 3_000,
-        // A third of the tree, or less if the other lanes are faster.
+        // A third of the tree, or less if other lanes are faster.
         (_, true) => 2_000_000,
-        // The handshake is complete.
         (_, false) => 100,
     }
 }
@@ -155,10 +148,10 @@ fn is_unfinished(name: &[u8]) -> bool {
     name.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b".haul-"))
 }
 
-/// The exit codes of a copy with a harmed control connection that does not go well.
+/// Exit codes for a harmed control connection.
 const BROKEN: [i32; 4] = [code::AUTHENTICATION, code::NETWORK, code::PROTOCOL, code::TIMEOUT];
 
-/// A handshake has 10 s, and silence is noticed after the 5 s of `--timeout`. The kernel's own limits would be minutes.
+/// A handshake has 10 s, and `--timeout` notices silence after 5 s; the kernel alone would take minutes.
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
@@ -184,7 +177,7 @@ fn a_connection_that_stands_still_before_its_hand_is_shaken_is_given_up_and_a_la
 #[test]
 fn a_connection_on_which_nothing_passes_any_more_ends_within_the_time_limit() {
     needs!(Haul);
-    // A stalled lane has a chunk, and without this chunk the job fails.
+    // The job fails without the stalled lane's chunk.
     Harmed::new().check(&[Harm::Stall(2_500)], code::TIMEOUT, SOON);
 }
 

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::{Stage, first_key};
 
-/// Of the file that is divided: at [`RATE`] it takes three seconds.
+/// The divided file takes three seconds at [`RATE`].
 const LARGE_BYTES: u64 = 60 << 20;
 
-/// So slow that there is a middle to be killed in.
+/// Slow enough to be killed in the middle.
 const RATE: [&str; 2] = ["--rate", "20MB"];
 
-/// A client, a daemon, and a second daemon. By default both offer the directory of the first.
+/// A client and two daemons, by default with the first's directory.
 struct Pair {
     one: Stage,
     two: Stage,
@@ -43,7 +43,6 @@ impl Pair {
         self.one.cp().args(flags).arg(contents_of(&self.one.at("tree"))).arg(hosts).start()
     }
 
-    /// Of the same tree, which stands in the directory of the first.
     fn pull(&self, flags: &[&str]) -> Running {
         let hosts = format!("haul://{},{}/out/", self.one.host(), self.two.host());
         self.one.cp().args(flags).arg(hosts).arg(self.one.at("back")).start()
@@ -60,14 +59,13 @@ impl Pair {
         assert_same(&self.one.at("offered/out"), &self.one.at("back"), Facets::PLAIN);
     }
 
-    /// The copy is equal, and nothing else stands beside it.
     #[track_caller]
     fn is_there(&self) {
         assert_same(&self.one.at("tree"), &self.one.at("offered/in"), Facets::PLAIN);
     }
 }
 
-/// Bytes that each host of the end got, in the order of their paths.
+/// Bytes that each host got, by path.
 fn parts(run: &Outcome) -> Vec<(String, u64)> {
     let paths = run.report()["paths"].as_array().unwrap_or_else(|| panic!("no paths\n{run}")).clone();
     let of = |path: &Value| Some((path["host"].as_str()?.to_owned(), path["bytes"].as_u64()?));
@@ -92,7 +90,6 @@ fn two_daemons_with_one_directory_are_one_end_and_both_get_data() {
     assert!(*first_bytes > 5 << 20 && *second_bytes > 5 << 20, "{parts:?}\n{run}");
     pair.two.eventually_logs("writes for another host to 'in'");
     pair.two.eventually_logs("ended well");
-    // Again: nothing is to be done, and nothing is.
     let again = pair.push(&[]).wait().expect(code::OK);
     assert_eq!(again.count("bytes_moved"), 0, "{again}");
 }
@@ -109,7 +106,7 @@ fn a_host_that_dies_in_the_middle_costs_the_job_nothing_but_what_was_under_way()
     is_left_out(&run, &pair.two.host(), "");
     let (parts, moved) = (parts(&run), run.count("bytes_moved"));
     assert!(parts.iter().all(|(_, bytes)| *bytes > 1 << 20), "both had a part: {parts:?}\n{run}");
-    // What goes twice is what the dead host had under way or in memory: the other one gets nothing twice.
+    // Only what the dead host had under way or in memory goes twice.
     assert!(parts[0].1 < moved + (2 << 20), "{parts:?} bytes sent of {moved}\n{run}");
 }
 
@@ -123,7 +120,7 @@ fn the_death_of_the_leader_ends_the_job_and_the_next_run_goes_on_from_there() {
     let failed = running.wait();
     assert_ne!(failed.code(), code::OK, "{failed}");
     failed.says(&["run the same command again"]);
-    // The second one leads now; the first is left out.
+    // The second leads now, without the first.
     let run = pair.push(&[]).wait().expect(code::OK);
     pair.is_there();
     is_left_out(&run, &pair.one.host(), "");
@@ -196,7 +193,6 @@ fn the_death_of_the_leader_that_sends_ends_the_job_and_the_next_run_goes_on_from
     pair.one.stop(Signal::KILL);
     let failed = running.wait();
     assert_ne!(failed.code(), code::OK, "{failed}");
-    // The second one leads now; the first is left out.
     let run = pair.pull(&[]).wait().expect(code::OK);
     pair.is_back();
     is_left_out(&run, &pair.one.host(), "");
@@ -207,7 +203,7 @@ fn the_death_of_the_leader_that_sends_ends_the_job_and_the_next_run_goes_on_from
 fn a_source_host_with_other_files_is_found_out_and_sends_no_byte() {
     needs!(Haul);
     let pair = Pair::offering_the_tree();
-    // Of the same name, size and contents, and another file all the same.
+    // Equal name, size and contents, and another file.
     std::fs::create_dir_all(pair.two.at("offered/out")).expect("own directory");
     std::fs::copy(pair.one.at("offered/out/large"), pair.two.at("offered/out/large")).expect("own file");
     pair.second_offers(&pair.two.at("offered"), &pair.client_key());

@@ -1,4 +1,4 @@
-//! The log of a daemon as programs read it, and what it has of each file.
+//! A daemon's log for programs, with each file.
 
 use haul_e2e::{Run, code, contents_of, needs, plant};
 use rustix::process::Signal;
@@ -10,7 +10,6 @@ fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// Two files in a tree.
 fn plant_tree(stage: &Stage) {
     plant::file(&stage.at("tree/large"), 3 << 20, 1);
     plant::text(&stage.at("tree/small"), "words\n");

@@ -1,5 +1,4 @@
-//! `haul serve` and `haul key` as a user meets them, on loopback, with two home directories. It needs neither ssh nor
-//! namespaces nor root.
+//! `haul serve` and `haul key` on loopback, without ssh, namespaces or root.
 #![forbid(unsafe_code)]
 
 mod allowance;
@@ -26,18 +25,17 @@ use haul_e2e::compare::{names_below, path_of};
 use haul_e2e::{Facets, Outcome, Run, Running, assert_same, code, contents_of, eventually, needs, plant};
 use rustix::process::Signal;
 
-/// A daemon, a client, and a home directory for each.
 struct Stage {
     dir: tempfile::TempDir,
     daemon: Option<Running>,
     address: SocketAddrV4,
 }
 
-/// Each stage listens on an address of its own, so that its port stays free while its daemon restarts.
+/// An own address keeps each stage's port free while its daemon restarts.
 static STAGES: AtomicU8 = AtomicU8::new(1);
 
 impl Stage {
-    /// A daemon that offers `offered` to the client's key. The client trusts the daemon.
+    /// The daemon offers `offered` to the client's key, and the client trusts it.
     fn new(access: &str) -> Self {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, high | 1, low, STAGES.fetch_add(1, Ordering::Relaxed));
@@ -66,7 +64,6 @@ impl Stage {
         self.at("server/.config/haul/authorized_keys")
     }
 
-    /// Replaces the list by one line for the client's key.
     fn authorize(&self, access: &str, root: &Path) {
         let key = first_key(&self.haul("client").args(["key", "show"]).run().expect(code::OK).stdout_text());
         self.write_list(&format!("{access} root=\"{}\" {key} client\n", root.display()));
@@ -187,7 +184,7 @@ fn a_copy_between_two_daemons_goes_directly() {
     let (one, two) = (Stage::new("ro"), Stage::new("rw"));
     plant::mixed(&one.at("offered/tree"), 1);
     plant::date(&one.at("offered/tree"), 2);
-    // One client for two daemons: the second daemon gets the key of the first stage's client.
+    // One client for two daemons: the second gets its key.
     let key = first_key(&one.haul("client").args(["key", "show"]).run().expect(code::OK).stdout_text());
     two.write_list(&format!("rw root={} {key} visitor\n", two.at("offered").display()));
     one.haul("client").args(["key", "trust", &two.host(), &two.daemon_key()]).run().expect(code::OK);
@@ -300,7 +297,7 @@ fn no_path_leads_out_of_the_directory() {
         let run = stage.cp().args([&stage.url(path), "got"]).run();
         assert!(run.code() != code::OK && !stage.at("got").exists(), "{path} leads out\n{run}");
     }
-    // A link is copied as a link, also when its target was asked for.
+    // A link is copied as a link, even if its target was asked for.
     stage.cp().args(["-L", &stage.url("file-out"), "got"]).run();
     assert!(!stage.at("got").is_file(), "-L leads out");
     for path in ["../planted", "way-out/planted", "x/../../planted", "way-out/"] {
@@ -347,7 +344,7 @@ fn two_keys_do_not_see_each_other() {
     assert_same(&stage.at("theirs/file"), &stage.at("got"), Facets::CONTENTS);
 }
 
-/// An account that every system has, and that no other test uses.
+/// Every system has it, and no other test uses it.
 const USER: (&str, u32) = ("nobody", 65_534);
 
 #[test]
@@ -367,7 +364,7 @@ fn a_key_acts_as_its_user_and_reads_and_writes_no_more_than_that_user_may() {
         let metadata = fs::symlink_metadata(stage.at("offered/in").join(path_of(&path))).expect("it was made");
         assert_eq!((metadata.uid(), metadata.gid()), (uid, uid), "{}", String::from_utf8_lossy(&path));
     }
-    // The daemon runs as root, yet does not read files of others or write where the user may not.
+    // The root daemon reads and writes only what the user may.
     plant::text(&stage.at("offered/private"), "another's words\n");
     plant::set_mode(&stage.at("offered/private"), 0o600);
     fs::create_dir(stage.at("offered/theirs")).expect("own directory");
@@ -377,7 +374,6 @@ fn a_key_acts_as_its_user_and_reads_and_writes_no_more_than_that_user_may() {
     plant::text(&stage.at("file"), "words\n");
     let denied = stage.cp().args(["file", &stage.url("theirs/")]).run().expect_one_of(&[code::FILE_IO, code::PARTIAL]);
     assert!(denied.stdout_text().contains("denied"), "{denied}");
-    // The daemon itself is still root, and other keys are as before.
     stage.authorize("rw", &stage.at("offered"));
     stage.cp().args(["file", &stage.url("theirs/")]).run().expect(code::OK);
     assert_eq!(fs::metadata(stage.at("offered/theirs/file")).expect("it was copied").uid(), 0);
@@ -406,11 +402,11 @@ fn a_session_gives_up_what_it_does_not_need() {
     let daemon = stage.daemon.as_ref().expect("it runs").id();
     let status = fs::read_to_string(format!("/proc/{daemon}/status")).expect("it runs");
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
-    // A process that cannot be dumped belongs to root in /proc.
+    // A process that cannot be dumped is root's in /proc.
     assert_eq!(fs::metadata(format!("/proc/{daemon}/environ")).expect("it runs").uid(), 0);
 }
 
-/// Much more than the 256 MiB between two checkpoints.
+/// Much more than the 256 MiB between checkpoints.
 const SIZE: u64 = 400 << 20;
 
 #[test]
@@ -447,7 +443,7 @@ fn a_daemon_that_is_killed_and_started_again_lets_the_copy_go_on() {
         let killed = Instant::now();
         let ended = stage.stop(Signal::KILL);
         assert_eq!(ended.code(), 128 + 9, "{ended}");
-        // The daemon notices the end as an end, and not by silence.
+        // The daemon notices the end itself, not silence.
         copy.wait().expect_one_of(&[code::NETWORK, code::PROTOCOL]).says(&["run the same command again"]);
         assert!(killed.elapsed() < Duration::from_secs(20), "{:?}", killed.elapsed());
         assert!(!target.exists());

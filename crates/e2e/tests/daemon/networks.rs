@@ -1,4 +1,4 @@
-//! Network classes: how the daemon treats whom, as the kernel's sockets show it.
+//! Network classes of a daemon, as the kernel's sockets show them.
 
 use std::fs;
 use std::net::TcpStream;
@@ -10,14 +10,12 @@ use serde_json::Value;
 use crate::web::Web;
 use crate::{Stage, said};
 
-/// A daemon with classes, and a port for the web with a public directory.
 struct Site {
     stage: Stage,
     http: String,
 }
 
 impl Site {
-    /// The client comes from 127.0.0.1.
     fn new(access: &str, classes: &str) -> Site {
         let mut stage = Stage::new(access);
         drop(stage.daemon.take());
@@ -43,7 +41,7 @@ impl Site {
         serve.arg(public).arg("--networks").arg(stage.at("networks.toml")).args(more)
     }
 
-    /// Until `ss` shows this for a new connection to the daemon's own port, which the kernel establishes before the daemon accepts it.
+    /// Waits until `ss` shows this for a new connection, which the kernel establishes before the daemon accepts it.
     fn when_its_socket_has(&self, word: &str) {
         let _held = TcpStream::connect(self.stage.address).expect("it listens");
         eventually(word, Duration::from_secs(10), || {
@@ -74,7 +72,7 @@ fn the_longest_prefix_wins_the_kernels_socket_shows_it_and_a_changed_file_holds_
     let copy = || site.stage.cp().args(["file", &site.stage.url("file")]).run().expect(code::OK);
     copy();
     site.stage.eventually_logs("class narrow) writes to 'file'");
-    // A file that is wrong changes nothing, and is said with its line.
+    // A wrong file changes nothing; its line is told.
     site.write(&TWO.replace("user-timeout-s = 7", "user-timeout = 7"));
     site.stage.eventually_logs("the network classes from before hold");
     assert!(site.stage.log().contains("line 8"), "{}", site.stage.log());
@@ -114,10 +112,9 @@ fn networks_shows_the_class_of_an_address_with_the_source_of_each_value_and_what
     wrong.says(&["line 1", "class x"]);
 }
 
-/// Holds as many connections to the daemon's port as it is told to.
 fn hold(site: &Site, count: usize) -> Vec<TcpStream> {
     let held = (0..count).map(|_| TcpStream::connect(site.stage.address).expect("it listens")).collect();
-    // They are accepted in their order: what comes after them is counted after them.
+    // Connections are accepted in order.
     held
 }
 
@@ -163,7 +160,7 @@ fn a_class_may_be_kept_from_writing_or_reading_whatever_its_keys_may_do() {
     pull().expect(code::AUTHENTICATION).says(&["lets network class loopback read nothing"]);
     push().expect(code::OK);
     assert_eq!(page(), "403");
-    // Nobody learns there what stands at the target, so a file that changed is sent whole.
+    // A class without reading must not learn what the target has, so a changed file is sent whole.
     let file = site.stage.at("file");
     plant::file(&file, 1 << 20, 1);
     push().expect(code::OK);

@@ -1,5 +1,4 @@
-//! Places that a daemon's key cannot reach, however large its directory is: file systems of the kernel, and mounts of
-//! other users.
+//! Places beyond any key of a daemon: the kernel's file systems, and other users' mounts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,6 @@ use haul_e2e::{OddDisk, Oddities, Run, code, contents_of, needs, plant};
 
 use crate::{Stage, USER};
 
-/// A file system, mounted until it is dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -27,10 +25,9 @@ impl Drop for Mounted {
     }
 }
 
-/// Says why.
 const REFUSED: &str = "a file system of the kernel's own";
 
-/// As with root=/, with a key for root and a key for another user. The file is overwritten with its own content.
+/// As with root=/, for keys of root and another user. The file is overwritten with its own content.
 #[test]
 fn no_key_reads_or_writes_a_file_system_of_the_kernels_own_wherever_it_is_mounted() {
     needs!(Haul, Root);
@@ -53,7 +50,7 @@ fn no_key_reads_or_writes_a_file_system_of_the_kernels_own_wherever_it_is_mounte
             run.expect_one_of(&[code::FILE_IO, code::PARTIAL]).says(&[REFUSED]);
             assert!(!stage.at("got").exists());
         }
-        // The entries beside them are copied, and the exit status says that some are missing.
+        // Entries beside it are copied; the exit status tells of missing ones.
         let run = stage.cp().arg(stage.url("")).arg("whole").run().expect(code::PARTIAL);
         run.says(&[REFUSED]);
         assert_eq!(names_below(&stage.at("whole")), [&b"data"[..], b"proc", b"sys"]);
@@ -63,18 +60,18 @@ fn no_key_reads_or_writes_a_file_system_of_the_kernels_own_wherever_it_is_mounte
         let run = stage.cp().args(["--inplace"]).arg(contents_of(&tree)).arg(stage.url("")).run();
         run.expect(code::PARTIAL).says(&[REFUSED]);
         assert_eq!(fs::read(stage.at("offered/more")).expect("it was copied"), b"words\n");
-        // A deletion does not look into it, either, as into nothing that is mounted.
+        // A deletion looks into no mount.
         fs::remove_dir_all(tree.join("proc")).expect("own directory");
         let run = stage.cp().args(["--delete"]).arg(contents_of(&tree)).arg(stage.url("")).run();
         run.expect(code::PARTIAL).says(&["something is mounted there"]);
         assert!(!stage.at("offered/data").exists() && stage.at("offered/proc/version").exists());
-        // And a key cannot have it as its directory.
+        // A key cannot have it as directory, either.
         stage.authorize(&access, &stage.at("offered/proc"));
         stage.cp().args([&stage.url("version"), "got"]).run().expect(code::FILE_IO).says(&[REFUSED]);
     }
 }
 
-/// FUSE compares the effective user id, and not the file system user id.
+/// FUSE compares the effective user id, not the file system's.
 #[test]
 fn a_key_of_a_user_does_not_enter_what_root_has_mounted_for_itself_by_fuse() {
     needs!(Haul, Fuse);

@@ -12,7 +12,6 @@ use haul_e2e::{Facets, Run, Running, assert_same, code, contents_of, eventually,
 
 use crate::{Stage, said};
 
-/// A daemon with the web's ports beside its own, and a public directory of its stage.
 pub(crate) struct Web {
     pub(crate) stage: Stage,
     pub(crate) daemon: Running,
@@ -98,7 +97,6 @@ fn curl_gets_parts_goes_on_and_asks_again_over_both_ports_and_both_versions() {
             let got = stage.at("got");
             web.curl().args([version, "-o", "got", &url]).run().expect(0);
             assert!(same(&got, &large), "{url} {version}");
-            // The first part, and then the rest.
             web.curl().args([version, "-r", "0-9999999", "-o", "got", &url]).run().expect(0);
             web.curl().args([version, "-C", "-", "-o", "got", &url]).run().expect(0);
             assert!(same(&got, &large), "{url} {version}");
@@ -149,7 +147,6 @@ fn wget_aria2_and_rclone_bring_the_whole_tree() {
     run("rclone").args(["check", "--download", &remote]).arg(&tree).run().expect(0);
 }
 
-/// As from any other web server: over TLS with a certificate that the user names, page by page.
 #[test]
 fn haul_copies_from_it_as_from_any_other_server() {
     needs!(Haul, Tool("curl"), Tool("openssl"));
@@ -226,7 +223,7 @@ fn names_that_look_like_schemes_or_numbers_or_lie_behind_links_come_with_every_p
     assert_eq!(seen.stdout_text(), "2026-11-25T10:00.fits");
 }
 
-/// The directory of a data set over many years has more names than anybody reads at once.
+/// A data set of many years has more names than anybody reads at once.
 #[test]
 fn rclone_lists_every_name_of_a_long_directory() {
     needs!(Haul, Tool("openssl"), Tool("rclone"));
@@ -255,7 +252,7 @@ fn a_renewed_certificate_holds_without_a_new_start_and_a_hangup_ends_nothing() {
     };
     let first = print(&web);
     assert!(first.contains("Fingerprint="), "{first}");
-    // Half of the change: the old pair holds.
+    // With half of the change, the old pair holds.
     let (key, certificate) = (web.stage.at("key.pem"), web.stage.at("cert.pem"));
     let (new_key, new_certificate) = (web.stage.at("new-key.pem"), web.stage.at("new-cert.pem"));
     let names = format!("subjectAltName=IP:{}", web.stage.address.ip());
@@ -277,7 +274,6 @@ fn a_renewed_certificate_holds_without_a_new_start_and_a_hangup_ends_nothing() {
     assert_ne!(print(&web), first);
     let got = web.curl().arg(format!("https://{}/file", web.https)).run().expect(0);
     assert_eq!(got.stdout_text(), "words\n");
-    // Older programs, too.
     for (version, is_spoken) in [("1.2", true), ("1.1", false)] {
         let url = format!("https://{}/file", web.https);
         let run = web.curl().args([&format!("--tlsv{version}"), "--tls-max", version, &url]).run();
@@ -330,7 +326,7 @@ fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
     assert_eq!(with_certificate.expect(0).stdout_text(), "bob\n");
     let without = web.curl().args(["-w", "%{http_code}", &format!("{https}/data")]).run().expect(0);
     assert_eq!(without.stdout_text(), "404 not found\n404");
-    // One token is ended, with all that was narrowed from it, and the others hold.
+    // One token ends with all narrowed from it; others hold.
     let other = stage.haul("server").args(["token", "token:lab"]).run().expect(code::OK).stdout_text();
     let shown = stage.haul("server").args(["token", "show", narrow.trim()]).run().expect(code::OK).stdout_text();
     assert!(
@@ -347,15 +343,14 @@ fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
         said.contains(&format!("token {number}) ")) && said.contains("the token was refused: it was revoked")
     });
     let token = other;
-    // Who leaves the list is out, with all tokens.
+    // Leaving the list ends all tokens.
     stage.write_list("");
     assert_eq!(get(&token, "/runs/data"), "403 forbidden\n403");
-    // Other protocols are refused in the handshake.
     let other = Run::new("openssl").args(["s_client", "-alpn", "ftp", "-connect", &web.https]).run();
     assert!(other.stderr_text().contains("alert") || other.stdout_text().contains("alert"), "{other}");
 }
 
-/// A case that asks for silence after a line that is no preface. A port that also speaks HTTP/1.1 answers 400 there (RFC 9112, section 3).
+/// The case asks for silence after a line that is no preface; a port with HTTP/1.1 answers 400 (RFC 9112, section 3).
 const ANSWERED_AS_HTTP1: &str = "Sends invalid connection preface";
 
 #[test]
@@ -386,7 +381,7 @@ fn no_port_takes_what_is_meant_for_another_and_nobody_falls_back_to_clear() {
     let web = Web::new("");
     let stage = &web.stage;
     plant::text(&stage.at("public/file"), "hello\n");
-    // 60: the certificate is not known. 3 and 56 are not it.
+    // 60: unknown certificate, other than 3 and 56.
     let stranger = Run::new("curl").args(["-sS", &format!("https://{}/file", web.https)]).run();
     assert_eq!((stranger.code(), stranger.stdout_text().as_str()), (60, ""), "{stranger}");
     let said_to = |address: &str, bytes: &[u8]| {
@@ -394,7 +389,7 @@ fn no_port_takes_what_is_meant_for_another_and_nobody_falls_back_to_clear() {
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it is a socket");
         let _ = stream.write_all(bytes);
         let mut said = Vec::new();
-        // The other end closes: at once, or when its deadline for strangers has passed.
+        // The other end closes, at the latest after its deadline for strangers.
         let _ = stream.read_to_end(&mut said);
         said
     };
@@ -405,7 +400,7 @@ fn no_port_takes_what_is_meant_for_another_and_nobody_falls_back_to_clear() {
         let has = |text: &[u8]| said.windows(text.len()).any(|part| part == text);
         assert!(!has(b"hello") && !has(b"HTTP/1.1 200"), "{port}: {}", said.escape_ascii());
     }
-    // A greeting of TLS at the clear port, and the words of a haul at both.
+    // TLS's greeting at the clear port, and haul's words at both.
     let hello = [&b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"[..], b"HAUL\r\n\r\n"].concat();
     for port in [&web.http, &web.https] {
         assert!(!said_to(port, &hello).windows(5).any(|part| part == b"hello"), "{port}");
@@ -427,7 +422,7 @@ fn own_files_are_neither_shown_nor_listed_and_a_key_that_others_may_read_is_refu
     for name in [".haul-0123456789abcdef.part", ".haul-0123456789abcdef.journal", ".data.haul-17"] {
         assert!(!get(name).contains("words") && !get("").contains(name), "{name}");
     }
-    // A list of keys in the directory is there for nobody; a key in it ends the start.
+    // A list of keys in the directory is there for nobody; a key in it prevents the start.
     let (certificate, key) = (web.stage.at("cert.pem"), web.stage.at("key.pem"));
     let check = |key: &std::path::Path| {
         let serve = web.stage.haul("server").args(["serve", "--check", "--https", "127.0.0.1:0", "--public"]);

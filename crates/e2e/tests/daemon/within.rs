@@ -1,4 +1,4 @@
-//! Copies of which both ends stand in one daemon.
+//! Copies between two ends at one daemon.
 
 use std::fs;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use haul_e2e::{Facets, assert_same, code, needs, plant};
 
 use crate::{Stage, first_key};
 
-/// When both ends had one port, lanes found their session only by luck.
+/// With one port for both ends, lanes found their session only by luck.
 const ROUNDS: usize = 10;
 
-/// A copy whose lanes do not find their session would hang for the time limit of 60 s.
+/// Lost lanes would hang for 60 s.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]

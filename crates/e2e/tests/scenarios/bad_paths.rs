@@ -1,4 +1,4 @@
-//! Paths that lose, reorder and duplicate packets, drop large packets silently, or forget connections.
+//! Paths that lose, reorder and duplicate packets, drop large ones silently, or forget connections.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ fn losses_reordering_and_duplicates_on_a_long_path_change_nothing() {
     assert_same(&from, &back, Facets::PLAIN);
 }
 
-/// Drops packets to this host with more than so many bytes, except those of ssh.
+/// Drops larger packets to this host, except ssh's.
 fn swallow_large(host: &Host, other: &Host, bytes: u32) {
     let (own, theirs) = (host.ssh_port, other.ssh_port);
     host.nft(&format!(
@@ -36,7 +36,7 @@ fn swallow_large(host: &Host, other: &Host, bytes: u32) {
     ));
 }
 
-/// The stall is noticed, its reason is named, and smaller packets get through, whichever side sends.
+/// The stall is noticed, its reason named, and smaller packets get through, whichever side sends.
 #[track_caller]
 fn goes_around_the_hole(run: &Outcome) {
     let warned = run.events_named("warning").iter().any(|event| {
@@ -56,7 +56,7 @@ fn over_a_path_that_swallows_large_packets_the_copy_goes_on_with_smaller_ones() 
     plant::file(&source, 8 << 20, 1);
     swallow_large(alpha, home, 1300);
     swallow_large(home, alpha, 1300);
-    // Segments of one large write are cut into packets before they leave.
+    // Large writes are cut into packets before they leave.
     for host in [home, alpha] {
         host.run("ip").args(["link", "set", "eth0", "gso_max_segs", "1"]).run().expect(0);
     }
@@ -70,7 +70,7 @@ fn over_a_path_that_swallows_large_packets_the_copy_goes_on_with_smaller_ones() 
     assert_same(&theirs, &got, Facets::CONTENTS);
 }
 
-/// Accepts only packets of connections whose beginning was seen, and forgets connections that are silent for so long.
+/// Accepts only connections whose beginning was seen, and forgets silent ones.
 fn forget_after(host: &Host, seconds: u32) {
     host.nft(
         "table inet memory {\nchain c {\ntype filter hook input priority 0;\niifname \"lo\" accept\n\
@@ -96,11 +96,10 @@ fn a_firewall_that_forgets_silent_connections_does_not_forget_ours() {
     let mut silent = lab.home().inside(|| TcpStream::connect(door).expect("it listens"));
     let mut greeting = [0; 4];
     silent.read_exact(&mut greeting).expect("sshd speaks first");
-    // One lane moves all data, slowly. The control connection and the other lane only send keep-alives.
+    // One lane moves all data; the other connections only send keep-alives.
     let slowly = ["--rate", "1MB", "--lanes", "2", "--timeout", "6"];
     lab.cp().args(slowly).arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
     assert_same(&source, &there, Facets::CONTENTS);
-    // The firewall has really dropped packets.
     silent.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket");
     silent.write_all(b"no ssh\r\n").expect("nobody says no");
     let mut rest = Vec::new();

@@ -1,6 +1,6 @@
-//! The bar of real copies on a terminal, compared with what came: a dozen kinds of copies.
+//! The bar of a dozen kinds of real copies on a terminal, compared with what came.
 //!
-//! a copy in a terminal -> each new text of the bar, with its time -> percent and time left -> compared with the time of the whole copy
+//! a copy in a terminal -> each new text of the bar, with its time -> percent and time left -> compared with the whole
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use haul_e2e::{Lab, Run, at, code, needs, plant, scratch};
 use regex::Regex;
 
-/// What the bar showed at a time, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     at_s: f64,
@@ -19,19 +18,19 @@ struct Shown {
     left_s: Option<f64>,
 }
 
-/// A bar that was wrong runs back by no more points. Figures without a fraction add one.
+/// A wrong bar runs back by no more points; figures without a fraction add one.
 const RUNS_BACK: f64 = 5.0 + 1.0;
 
-/// Data is verified in chunks of 4 MiB or less, and these copies last a few seconds: the bar may be wrong by so many points.
+/// Copies of a few seconds verify chunks of up to 4 MiB: the bar may be wrong by these points.
 const WITHIN: f64 = 20.0;
 
-/// The time left is told in whole seconds, and a copy of few seconds ends with a flush.
+/// The time left has whole seconds, and a short copy ends with a flush.
 const LEFT_WITHIN_S: f64 = 2.0;
-/// Where a copy turns from large files to small ones, their cost is learned from the first ones, which are the slowest. Measured: up to
-/// 0.46, for a second after the turn. In shares of the whole time.
+/// At a turn to small files, the first and slowest teach their cost. In shares of the whole time; up to 0.46 was measured,
+/// for a second.
 const LEFT_WITHIN: f64 = 0.5;
 
-/// The first part of a copy may be judged wrongly by the time left.
+/// The time left may be wrong in the first part of a copy.
 const JUDGED_FROM: f64 = 0.35;
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -50,7 +49,7 @@ impl Shown {
     }
 }
 
-/// Runs this command in a terminal. Returns the bars and the time of the whole.
+/// Returns the bars, and the time of the whole.
 #[track_caller]
 fn watched(run: Run) -> (Vec<Shown>, f64) {
     let start = Instant::now();
@@ -60,7 +59,6 @@ fn watched(run: Run) -> (Vec<Shown>, f64) {
         ended = running.has_ended();
         let text = running.stdout_so_far();
         let new = String::from_utf8_lossy(&text[seen..]).into_owned();
-        // Half of a line waits for the rest of it.
         if let Some(last) = new.rfind('\r') {
             let at_s = start.elapsed().as_secs_f64();
             shown.extend(new[..last].split('\r').filter_map(|bar| Shown::of(bar, at_s)));
@@ -73,7 +71,6 @@ fn watched(run: Run) -> (Vec<Shown>, f64) {
     (shown, whole_s)
 }
 
-/// `haul cp FLAGS` in a terminal.
 fn on_a_terminal(dir: &Path, words: &str) -> Run {
     let program = haul_e2e::binary::find().expect("asked for with needs!");
     let line = format!("stty cols 200; '{}' cp {words}", program.display());
@@ -135,7 +132,7 @@ fn the_bar_is_true_of_small_files_and_a_large_one_whichever_comes_first() {
     needs!(Haul);
     check("small then large", "-r --rate 5MB source target", |dir| small_and_large(dir, "zz"));
     check("large then small", "-r --rate 5MB source target", |dir| small_and_large(dir, "0"));
-    // What an unlimited copy has taught does not make it worse.
+    // An unlimited copy's lesson must not make it worse.
     let dir = scratch();
     plant::file(&dir.path().join("large"), 400 << 20, 1);
     small_and_large(dir.path(), "zz");

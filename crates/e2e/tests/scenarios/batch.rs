@@ -25,7 +25,6 @@ fn text(path: impl AsRef<std::ffi::OsStr>) -> String {
     path.as_ref().to_str().expect("plain names").to_owned()
 }
 
-/// The events of one job.
 fn of_job(run: &Outcome, line: u64, event: &str) -> Vec<serde_json::Value> {
     run.events_named(event).into_iter().filter(|seen| seen["line"] == line).collect()
 }
@@ -72,7 +71,6 @@ fn copies_of_a_batch_between_the_same_ends_have_one_login() {
         (Some("batch"), Some(3), Some(3)),
         "{run}"
     );
-    // Once more: all is found done.
     let run = lab.cp().args(["--no-keep-login", "--batch"]).arg(&file).run().expect(code::OK);
     assert_eq!(run.events().last().expect("a sum")["bytes_moved"], 0, "{run}");
     lab.alpha().expect_no_haul_left(std::time::Duration::from_secs(10));

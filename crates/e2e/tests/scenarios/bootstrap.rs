@@ -1,4 +1,4 @@
-//! The start over ssh: how our program gets to the far side, and what can go wrong with ssh.
+//! The start over ssh: how our program reaches the far side, and what can go wrong.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,6 @@ impl Start {
         run
     }
 
-    /// The programs in the cache of the far side.
     fn cached(&self) -> Vec<PathBuf> {
         let cache = self.lab.alpha().cache();
         let files = names_below(&cache).into_iter();
@@ -63,7 +62,7 @@ fn the_program_is_put_there_once_and_under_its_hash() {
     assert_eq!(start.cached(), cached);
 }
 
-/// Other contents under the same name and mode. The agent before may still be on its way out, and nobody writes into a program that runs.
+/// The agent before may still run, and a running program cannot be written to: the file is made anew.
 fn put(path: &Path, bytes: &[u8]) {
     let permissions = fs::metadata(path).expect("it is there").permissions();
     fs::remove_file(path).expect("own directory");
@@ -188,7 +187,7 @@ fn a_cache_that_others_can_write_to_is_not_used_and_the_copy_works_all_the_same(
     assert_eq!(start.works().events_named("chose").iter().filter(|event| event["what"] == "program").count(), 0);
 }
 
-/// A home over quota, one on a read-only file system, and one where programs do not run.
+/// Over quota, on a read-only file system, or where programs do not run.
 #[test]
 fn a_home_that_takes_no_program_gets_it_once_elsewhere() {
     needs!(Namespaces, Haul, Root);
@@ -200,7 +199,7 @@ fn a_home_that_takes_no_program_gets_it_once_elsewhere() {
         let start = Start::new();
         let cache = start.lab.alpha().cache();
         let _mounted = Mounted::tmpfs(&cache, &format!("mode=755,{how}"));
-        // The mounts of a running sshd are its own.
+        // A running sshd has its own mounts.
         start.lab.alpha().restart_sshd("");
         let run = start.works();
         let chosen =
@@ -211,7 +210,6 @@ fn a_home_that_takes_no_program_gets_it_once_elsewhere() {
     }
 }
 
-/// A file system of a test, on a directory of its own.
 struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
@@ -264,7 +262,7 @@ fn a_silent_host_has_its_own_text() {
     let start = Start::new();
     start.lab.alpha().unplug();
     let run = start.lab.cp().args(["-o", "ConnectTimeout=2"]).arg(&start.file).arg(at("alpha", &start.target)).run();
-    // ssh gives up after two seconds as told, or earlier if the kernel finds no host with that address.
+    // ssh gives up after two seconds, or earlier if the kernel finds no host.
     let run =
         run.expect(code::NETWORK).says_one_of(&["timed out", "no route"]).says(&["does a firewall let ssh through?"]);
     assert!(run.elapsed < std::time::Duration::from_secs(20), "{run}");
@@ -330,8 +328,7 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     let mut running = copy.start();
     let mut seen = Seen::default();
     let hosts = [start.lab.home(), start.lab.alpha()];
-    // Watches from the start, so that the login and the start of the program are seen, too: ssh, sshd and shells as
-    // well as haul.
+    // Watching ssh, sshd, shells and haul from the start includes login and program start.
     running.when("some of it has moved", |running| {
         hosts.iter().for_each(|host| seen.look_at(host));
         let moved = |event: &serde_json::Value| event["bytes_moved"].as_u64().is_some_and(|bytes| bytes >= 1 << 20);
@@ -343,7 +340,7 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     let ssh = start.lab.home().processes_named("ssh");
     assert!(ssh.iter().any(|pid| seen.processes.contains(pid)), "{ssh:?} of {:?}", seen.processes);
     let ended = running.wait().expect(code::OK);
-    // Secrets must also be missing in its events, and in the kept report.
+    // Events and the kept report must lack secrets, too.
     let kept = start.lab.haul().args(["why", "--json"]).run().expect(code::OK);
     assert!(!ended.stdout_text().is_empty() && !kept.stdout_text().is_empty());
     for told in [ended.stdout_text(), ended.stderr_text(), kept.stdout_text()] {
@@ -353,7 +350,7 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     let program = haul_e2e::binary::find().expect("asked for");
     let hash = Run::new("sha256sum").arg(&program).run().expect(0).stdout_text();
     let hash = hash.split_whitespace().next().expect("sha256sum prints the hash first").to_owned();
-    // Public: the hash of the program, the hash of the data, and the paths of the test.
+    // Hashes of program and data, and the test's paths, are public.
     let copied = ended.report()["root_blake3"].as_str().expect("what was copied has a hash").to_owned();
     let file = ended.report()["only_blake3"].as_str().expect("so has its one file").to_owned();
     let lab = start.lab.home().dir.parent().expect("it has one").to_string_lossy().into_owned();
@@ -382,7 +379,7 @@ fn what_could_be_a_secret_is_found() {
     assert_eq!(hex(""), 0);
 }
 
-/// Words of command lines and environments, without those that the test itself was started with.
+/// Words of command lines and environments, without the test's own.
 #[derive(Default)]
 struct Seen {
     processes: BTreeSet<u32>,
@@ -395,7 +392,6 @@ impl Seen {
             fs::read("/proc/self/environ").unwrap_or_default().split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
         for pid in host.processes() {
             for part in ["cmdline", "environ"] {
-                // The process may have ended meanwhile.
                 let bytes = fs::read(format!("/proc/{pid}/{part}")).unwrap_or_default();
                 let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty() && !own.contains(*word));
                 self.words.extend(words.map(|word| String::from_utf8_lossy(word).into_owned()));

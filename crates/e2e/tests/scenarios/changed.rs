@@ -1,4 +1,4 @@
-//! Files that stand at the target and differ: only what changed is sent, by each way to a far side, and never a wrong file.
+//! Files that differ at the target: only changes are sent, each way, and never a wrong file.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -10,10 +10,9 @@ use crate::daemon::Daemon;
 
 const SIZE: u64 = 64 << 20;
 
-/// What a small change costs beside its own bytes: pieces that it cuts in two, and small messages.
+/// Cost of a small change beside its bytes: two cut pieces, and small messages.
 const AROUND_A_CHANGE: u64 = 1 << 20;
 
-/// The file has other bytes in the middle, and a new time.
 #[track_caller]
 fn change(file: &Path) {
     let open = fs::File::options().write(true).open(file).expect("own file");
@@ -25,7 +24,6 @@ fn change(file: &Path) {
 fn sent_little(run: &Outcome) {
     let (moved, matched) = (run.count("bytes_moved"), run.count("bytes_matched"));
     assert!(moved <= AROUND_A_CHANGE && moved + matched == SIZE, "{moved} {matched}: {run}");
-    // The line of the file says it, too.
     let told = format!(r#""bytes_matched":{matched},"change":"data""#);
     assert!(run.stdout_text().contains(&told), "{run}");
 }
@@ -51,7 +49,7 @@ fn over_ssh_only_what_changed_is_sent_both_ways_and_the_whole_file_when_asked_fo
     assert_eq!((run.count("bytes_moved"), run.count("bytes_matched")), (SIZE, 0), "{run}");
 }
 
-/// rsync's case: one byte in front of all.
+/// rsync's case: one byte in front.
 #[test]
 fn what_moved_inside_a_file_is_found_as_well() {
     needs!(Namespaces, Haul);

@@ -1,4 +1,4 @@
-//! Service classes with real packets: which of them carry a mark, and what becomes of the copy.
+//! Service classes with real packets: their marks, and the copy's result.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -9,23 +9,22 @@ use haul_e2e::{
 
 use crate::daemon::Daemon;
 
-/// Counts what arrives at a host by its mark: from and to its sshd or daemon, and all else.
+/// Counts a host's arrivals by mark: its sshd's or daemon's, and all else.
 struct Counted<'a> {
     host: &'a Host,
 }
 
-/// Packets by mark.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Marks {
     expedited: u64,
     lower_effort: u64,
     plain: u64,
-    /// With a mark of ours, on connections that carry words.
+    /// Our mark on connections that carry words.
     on_words: u64,
 }
 
 impl<'a> Counted<'a> {
-    /// `words` is the port of connections that carry words.
+    /// `words` is these connections' port.
     fn at(host: &'a Host, hook: &str, words: u16) -> Self {
         let words_first = format!("tcp dport {words} ip dscp {{ ef, lephb }} counter name n_words");
         let rules = format!(
@@ -50,7 +49,6 @@ impl<'a> Counted<'a> {
         Marks { expedited: of("ef"), lower_effort: of("le"), plain: of("plain"), on_words: of("words") }
     }
 
-    /// What a counter of this host has counted.
     fn packets(&self, name: &str) -> u64 {
         let listed = Run::new("nft").args(["list", "counters"]).in_namespace(&self.host.namespace).run().expect(0);
         let text = listed.stdout_text();
@@ -59,10 +57,9 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// More than words take. Between namespaces a packet holds up to 64 KiB, so that 10 MiB are some 200.
+/// More than words take. Packets between namespaces hold up to 64 KiB, so 10 MiB are some 200.
 const PACKETS: u64 = 100;
 
-/// A tree of 10 MiB.
 fn planted(lab: &Lab, host: &str) -> std::path::PathBuf {
     let from = lab.data(host).join("from");
     plant::many(&from, 40, 256 << 10, 1);
@@ -191,7 +188,6 @@ fn a_policy_is_checked_before_a_daemon_serves() {
     check("[[rule]]\nto = \"192.0.2.0/24\"\nclasses = [\"priority\"]\n").expect(code::OK).says(&["1 rules"]);
 }
 
-/// A daemon with this policy.
 fn with_policy(serve: Run, policy: &str) -> Run {
     let file = tempfile::NamedTempFile::new().expect("own file");
     std::fs::write(file.path(), policy).expect("own file");
@@ -225,7 +221,7 @@ fn priority_that_is_used_up_ends_during_the_copy_with_a_word_and_the_next_copy_h
     assert!(last.expedited - first.expedited < first.expedited && last.plain > first.plain, "{first:?} {last:?}");
 }
 
-/// Runs what follows with another `/etc`, which nobody else sees.
+/// Runs the rest with another `/etc`, seen by nobody else.
 const WITH_ETC: &str = "mount --bind \"$1\" /etc; shift; exec \"$@\"";
 
 #[test]
@@ -254,14 +250,13 @@ fn the_policy_of_the_system_holds_at_its_place_and_the_users_own_only_narrows_it
     }
 }
 
-/// The user's own policy on a host.
 fn own_policy(host: &Host, text: &str) {
     let config = host.dir.join("config/haul");
     std::fs::create_dir_all(&config).expect("own directory");
     std::fs::write(config.join("policy.toml"), text).expect("own file");
 }
 
-/// A client whose policy has hooks, which write what they are asked into a file.
+/// A client whose policy has hooks that write their orders into a file.
 struct Hooked {
     lab: Lab,
     said: std::path::PathBuf,
@@ -272,7 +267,6 @@ impl Hooked {
         Self::with(|_| on_raise.to_owned())
     }
 
-    /// `on_raise` knows the client.
     fn with(on_raise: impl FnOnce(&Host) -> String) -> Self {
         let lab = Lab::pair();
         let on_raise = on_raise(lab.home());
@@ -288,7 +282,6 @@ impl Hooked {
         Self { lab, said }
     }
 
-    /// What the hooks were asked, in order.
     fn asked(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.said).unwrap_or_default();
         let events = haul_e2e::outcome::json_lines(text.as_bytes());
@@ -323,7 +316,7 @@ fn hooks_that_refuse_fail_hang_or_talk_without_end_leave_the_copy_as_it_is() {
     ] {
         let hooked = Hooked::new(hook);
         let counted = Counted::at(hooked.lab.alpha(), "input", hooked.lab.alpha().ssh_port);
-        // Long enough for the answer to come.
+        // Long enough for the answer.
         let run = hooked.push(&["--rate", "4MB"]).run().expect(code::OK);
         let warned = run.events_named("warning").iter().any(|event| event.to_string().contains(words));
         assert!(warned, "{hook}\n{run}");
@@ -334,7 +327,7 @@ fn hooks_that_refuse_fail_hang_or_talk_without_end_leave_the_copy_as_it_is() {
 #[test]
 fn lanes_leave_where_the_hook_grants_priority_and_only_those_are_marked() {
     needs!(Haul, Nftables);
-    // Of 100 ports nobody else uses, as the kernel picks from 32768 on.
+    // The kernel picks from 32768 on, so nobody else uses these 100 ports.
     for (outlet, elsewhere) in [
         (r#""local":"HERE""#, "ip saddr != HERE"),
         (r#""ports":[20000,20099]"#, "tcp sport != 20000-20099"),
@@ -399,7 +392,6 @@ fn release_follows_the_death_of_the_client() {
     let mut running = hooked.push(&["--rate", "1MB"]).start();
     running.when("priority is raised", |_| hooked.asked() == ["raise"]);
     running.when_moved(1);
-    // SIGKILL.
     running.kill();
     eventually("it is released", Duration::from_secs(10), || hooked.asked() == ["raise", "release"]);
 }
@@ -458,7 +450,7 @@ fn a_path_that_polices_priority_is_named_with_its_rate_and_the_copy_goes_on_with
     run.clone().says(&["of packets marked priority through, and drops the rest: the copy goes on without the mark"]);
     let report = &run.report()["path"];
     assert_eq!(report["mark_effect"], "policed", "{run}");
-    // The policer counts headers, and the copy its data.
+    // The policer counts headers, the copy its data.
     let through = report["mark_policed_bytes_per_s"].as_f64().unwrap_or_default() * 8e-6;
     assert!((7.0..12.0).contains(&through), "{through} Mbit/s\n{run}");
 }
@@ -475,7 +467,7 @@ fn a_path_that_loses_packets_whatever_their_mark_keeps_the_mark() {
     assert_eq!(run.report()["path"]["class"], "priority", "{run}");
 }
 
-/// A router on the way that clears all marks, as it looks from the host behind it.
+/// A router that clears marks looks so from the host behind it.
 fn clears_marks(host: &Host) {
     host.nft(
         "table inet clears {\nchain c {\ntype filter hook prerouting priority -150;\n\
@@ -497,7 +489,7 @@ fn a_path_that_clears_marks_is_named_by_a_probe_and_after_a_copy() {
         let run = daemon.cp().args(["--priority", "-6"]).arg(contents_of(&from)).arg(format!("{six}/{clears}")).run();
         let run = run.expect(code::OK);
         assert_eq!(run.report()["path"]["mark_arrived"], arrived, "{run}");
-        // IPv4, too: a probe marks its connections from the first packet on.
+        // A probe marks IPv4 connections from the first packet on, too.
         let words = if clears { "cleared on the way" } else { "and arrives so" };
         let probe = daemon.haul_in_words("probe").args(["--classes", "--time", "1", "-4"]).arg(daemon.url(""));
         let told = probe.run().expect(code::OK).stdout_text();

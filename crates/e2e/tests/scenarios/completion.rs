@@ -1,4 +1,4 @@
-//! Completion of remote paths, as its user types it into bash, zsh and fish: over ssh and at a daemon, beside scp's own.
+//! Completion of remote paths in bash, zsh and fish, over ssh and at a daemon, beside scp's own.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,10 +9,8 @@ use haul_e2e::{code, needs, plant};
 
 use crate::daemon::Daemon;
 
-/// scp's completion.
 const NEIGHBOUR: &str = "/usr/share/bash-completion/completions/scp";
 
-/// What is typed of a name, and the whole name.
 const NAMES: [(&str, &str); 11] = [
     ("a", "a b"),
     ("it", "it's"),
@@ -29,19 +27,18 @@ const NAMES: [(&str, &str); 11] = [
 
 struct Terminal {
     daemon: Daemon,
-    /// What starts the shell.
     shell: &'static str,
 }
 
 impl Terminal {
-    /// A shell on `home` that asks haul. A command that is sent only notes its arguments.
+    /// A shell on `home` that asks haul; a sent command only notes its arguments.
     fn of(shell: &str) -> Self {
         let daemon = Daemon::start("rw");
         let home = daemon.lab.data("home");
         let script = daemon.lab.haul().args(["completions", shell]).run().expect(code::OK).stdout_text();
         fs::create_dir(home.join("bin")).expect("own directory");
         symlink(haul_e2e::binary::find().expect("needs!(Haul)"), home.join("bin/haul")).expect("own directory");
-        // scp's completion calls ssh without the flags of the line, and lets it read the keys that were typed ahead.
+        // scp's completion calls ssh without the line's flags, and lets it read keys typed ahead.
         let wrapper = format!(
             "#!/bin/sh\n[ ! -t 0 ] || exec </dev/null\nexec /usr/bin/ssh -F {} \"$@\"\n",
             daemon.lab.ssh_config().display()
@@ -68,7 +65,7 @@ impl Terminal {
         &self.daemon.offered
     }
 
-    /// The last argument of each command, when each line is completed and sent.
+    /// Each command's last argument after completing and sending.
     #[track_caller]
     fn completes(&self, lines: &[String]) -> Vec<String> {
         let home = self.daemon.lab.data("home");
@@ -93,7 +90,7 @@ impl Terminal {
         }
         plant::text(&self.directory().join("plain/inside"), "words\n");
         symlink("plain", self.directory().join("link")).expect("own directory");
-        // None of these is offered, though each begins like one that is.
+        // Not offered, though each begins like one that is.
         for odd in [&b"a\x1b]0;owned\x07"[..], b"it\nline", b"q\xff", b"plain*", "gr\u{202e}x".as_bytes()] {
             plant::text(&self.directory().join(path_of(odd)), "words\n");
         }
@@ -115,7 +112,7 @@ fn in_each_shell(shell: &str) {
         .into_iter()
         .flat_map(|end| {
             let place = end.rsplit(' ').next().expect("a word");
-            // A daemon says of a link that it is one.
+            // A daemon tells that a link is one.
             NAMES.map(|(_, name)| {
                 format!("{place}{}", if *end == daemon { name.replace("link/", "link") } else { name.to_owned() })
             })
@@ -123,11 +120,11 @@ fn in_each_shell(shell: &str) {
         .collect();
     assert_eq!(terminal.completes(&lines), expected);
 
-    // The login is kept for the copy: all of it took one.
+    // The kept login serves the copy: all took one.
     let logins = lab.alpha().sshd_log().matches("Accepted publickey").count();
     assert_eq!(logins, 1, "{}", lab.alpha().sshd_log());
 
-    // A host that is gone: nothing is said and nothing is put in.
+    // A host that is gone: nothing is said or put in.
     lab.alpha().unplug();
     let gone = [format!("haul cp --no-keep-login -F {} alpha:/x", lab.ssh_config().display()), format!("{daemon}x")];
     let places: Vec<&str> = gone.iter().map(|line| line.rsplit(' ').next().expect("a word")).collect();
@@ -153,7 +150,6 @@ fn fish_completes_remote_paths_over_ssh_and_at_a_daemon() {
     in_each_shell("fish");
 }
 
-/// The same directory, typed in the same way.
 #[test]
 fn what_scp_completes_haul_completes_as_well() {
     needs!(Namespaces, Haul, File(NEIGHBOUR));
@@ -166,14 +162,14 @@ fn what_scp_completes_haul_completes_as_well() {
     assert_eq!(ours, NAMES.map(|(_, name)| format!("{there}{name}")));
     let theirs = terminal.completes(&typed("scp"));
     for ((_, name), theirs) in NAMES.iter().zip(theirs) {
-        // scp's completion quotes a name for a shell at the other end, too.
+        // scp's completion also quotes a name for the other end's shell.
         let mut letters = theirs.chars();
         let mut meant = String::new();
         while let Some(letter) = letters.next() {
             meant.push(if letter == '\\' { letters.next().unwrap_or(letter) } else { letter });
         }
         let whole = format!("{there}{name}");
-        // It puts in nothing where a name that is not to be offered begins alike.
+        // scp puts in nothing where a name that is not offered begins alike.
         let has_odd_neighbour = ["a b", "it's", "q\"uo", "größe", "plain/"].contains(name);
         assert!(meant == whole || (has_odd_neighbour && whole.starts_with(&meant)), "{name}: {theirs}");
     }

@@ -13,19 +13,18 @@ use rustix::process::Signal;
 
 const PORT: u16 = 7632;
 
-/// A daemon on `alpha` that offers `alpha`'s data directory to the key of `home`.
+/// A daemon on `alpha` that offers its data directory to `home`'s key.
 pub struct Daemon {
     pub lab: Lab,
     pub offered: PathBuf,
     process: Running,
 }
 
-/// A line of the daemon's file of authorised keys.
 fn authorized(key: &str, access: &str, dir: &Path) -> String {
     format!("{access} root={} {key} home\n", dir.display())
 }
 
-/// Makes a key on a host and returns its public half, one word.
+/// Returns the key's public half, one word.
 fn make_key(lab: &Lab, host: &str, file: &Path) -> String {
     lab.host(host).haul().args(["key", "generate", "--file"]).arg(file).run().expect(code::OK);
     let shown = lab.host(host).haul().args(["key", "show", "--file"]).arg(file).run().expect(code::OK).stdout_text();
@@ -37,7 +36,6 @@ impl Daemon {
         Self::start_as(access, |serve| serve)
     }
 
-    /// With the command as `meant` changes it.
     pub fn start_as(access: &str, meant: impl FnOnce(Run) -> Run) -> Self {
         let lab = Lab::pair();
         let offered = lab.data("alpha").join("offered");
@@ -65,18 +63,15 @@ impl Daemon {
         self.haul("cp").args(["--retry", "0"])
     }
 
-    /// A command of `home` to the daemon, with JSON on standard output.
     pub fn haul(&self, command: &str) -> Run {
         self.haul_in_words(command).arg("--json")
     }
 
-    /// The same with text for people.
     pub fn haul_in_words(&self, command: &str) -> Run {
         let (key, known) = (self.lab.data("home").join("key"), self.lab.data("home").join("known"));
         self.lab.haul().args([command, "--identity"]).arg(key).arg("--known-hosts").arg(known)
     }
 
-    /// The log of the daemon so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&self.process.stderr_so_far()).into_owned()
     }
@@ -185,13 +180,13 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
         assert!(!got.exists());
         eventually(told, Duration::from_secs(10), || daemon.log().contains(told));
     }
-    // A daemon that starts with such a line reports it at once.
+    // A starting daemon reports such a line at once.
     let serve = alpha.haul().args(["serve", "--port", &(PORT + 1).to_string(), "--identity"]).arg(&host_key);
     let starts = serve.arg("--authorized-keys").arg(&list).limit(Duration::from_secs(60)).start();
     let said = || String::from_utf8_lossy(&starts.stderr_so_far()).contains(wrong[1].1);
     eventually("it is said at the start", Duration::from_secs(10), said);
     drop(starts);
-    // What haul obeys or remembers there would become code of the daemon's user.
+    // haul obeys or remembers such a file: it would become code of the daemon's user.
     let file = daemon.lab.data("home").join("file");
     plant::text(&file, "words\n");
     for own in ["config", "state", "cache", "run"] {
@@ -208,8 +203,7 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
     daemon.cp().arg(daemon.url("theirs")).arg(&got).run().expect(code::OK);
 }
 
-/// The list of keys stays as it was read, while the daemon's key moves into the offered directory. A later mount can have
-/// the same effect.
+/// The list stays as read, while the daemon's key moves into the offered directory; a later mount can do the same.
 #[test]
 fn a_directory_that_comes_to_hold_the_daemons_own_files_is_none_for_a_key_any_more() {
     needs!(Namespaces, Haul);
@@ -234,7 +228,7 @@ fn a_key_that_knocks_without_end_does_not_fill_the_log() {
     /// Far more than the daemon logs of one key in a minute.
     const LOUD_BYTES: usize = 4 * 64 * 1024;
     let daemon = Daemon::start("ro");
-    // A logged name may grow by escaping to five times its length, up to 8 KiB.
+    // Escaping may grow a logged name to five times its length, up to 8 KiB.
     let path = "%01".repeat(2_000);
     let begun = Instant::now();
     for _ in 0..LOUD_BYTES / (8 * 1024) {
@@ -249,14 +243,14 @@ fn a_key_that_knocks_without_end_does_not_fill_the_log() {
     }
 }
 
-/// Nobody reads the log: a paused terminal, or a hung log service.
+/// The log's reader is a paused terminal, or a hung service.
 #[test]
 fn a_daemon_serves_and_ends_while_nobody_reads_its_log() {
     needs!(Namespaces, Haul);
     let mut daemon = Daemon::start_as("rw", Run::unread);
     let (list, file) = (daemon.lab.alpha().dir.join("haul_keys"), daemon.lab.data("home").join("file"));
     let good = fs::read_to_string(&list).expect("own file");
-    // One log line for each: more than a pipe holds (64 KiB).
+    // A log line for each is more than a pipe holds (64 KiB).
     fs::write(&list, good + &"no access\n".repeat(2_000)).expect("own file");
     plant::file(&file, 1 << 20, 1);
     daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::OK);
@@ -304,7 +298,7 @@ fn idle_strangers_do_not_stand_in_the_way() {
         let connect = |_| TcpStream::connect_timeout(&target, Duration::from_secs(2)).expect("it listens");
         (0..200).map(connect).collect()
     });
-    // More connections than one address may have: the oldest of them make room as soon as their time is over.
+    // More than one address may have: the oldest make room when their time is over.
     daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::OK);
     let is_there = |stranger: &&TcpStream| {
         stranger.set_nonblocking(true).expect("a socket");
@@ -336,7 +330,7 @@ fn strangers_who_talk_nonsense_do_no_harm() {
         for words in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0; 5000], &[0xff; 5000], &[0x16, 3, 1, 0xff, 0xff]] {
             for _ in 0..20 {
                 let mut stranger = TcpStream::connect_timeout(&target, Duration::from_secs(2)).expect("it listens");
-                // The daemon may close the connection before all is sent.
+                // The daemon may close before all is sent.
                 let _ = stranger.write_all(words);
             }
         }
@@ -350,7 +344,7 @@ fn strangers_who_talk_nonsense_do_no_harm() {
 #[test]
 fn a_daemon_behind_a_firewall_that_drops_is_given_up_soon_and_what_to_look_at_is_named() {
     needs!(Nftables, Haul);
-    /// The dial is given up after 10 s; the kernel alone would try for two minutes.
+    /// The dial gives up after 10 s; the kernel alone would try for two minutes.
     const SOON: Duration = Duration::from_secs(30);
     let daemon = Daemon::start("rw");
     let alpha = daemon.lab.alpha();
@@ -397,7 +391,8 @@ fn a_client_whose_address_changes_proves_itself_anew_and_goes_on() {
     running.when_moved(MOVED);
     let elsewhere = Ipv4Addr::new(10, 77, 0, 99);
     daemon.lab.home().change_address(elsewhere);
-    // The same session goes on, five seconds more, if need be over IPv6: the way is gone, its lanes are dialled anew from the new address, and each proves its key.
+    // The session goes on five seconds later, over IPv6 if need be: its lanes are dialled anew from the new address, and each
+    // proves its key.
     let run = running.wait().expect(code::OK);
     assert_same(&file, &daemon.offered.join("file"), Facets::PLAIN);
     let locals: Vec<String> =
@@ -421,7 +416,7 @@ fn a_link_that_one_key_puts_in_place_of_the_directory_of_another_leads_nowhere()
         run.arg("--known-hosts").arg(home.join("known"))
     };
     as_other().arg(daemon.url("file")).arg(home.join("got")).run().expect(code::OK);
-    // An attacker with write permission on the directory puts a link there that leads out of all directories.
+    // An attacker who may write into the directory links out of all directories.
     plant::text(&private.join("file"), "the operator's\n");
     fs::create_dir(home.join("tree")).expect("own directory");
     symlink(&private, home.join("tree/shared")).expect("own link");
@@ -440,8 +435,7 @@ fn a_link_that_one_key_puts_in_place_of_the_directory_of_another_leads_nowhere()
     assert_eq!(fs::read_to_string(private.join("file")).expect("own file"), "the operator's\n");
 }
 
-/// The signal handlers only set a flag or end the process at once, so they touch none of the locks and memory of a
-/// handshake.
+/// Signal handlers only set a flag or end the process, so they touch no locks or memory of a handshake.
 #[test]
 fn a_storm_of_signals_while_hands_are_shaken_ends_the_copy_and_the_next_one_goes_through() {
     needs!(Namespaces, Haul);
@@ -451,7 +445,7 @@ fn a_storm_of_signals_while_hands_are_shaken_ends_the_copy_and_the_next_one_goes
     plant::mixed(&source, 1);
     let lines = fs::read_to_string(&known).expect("own file");
     let storms = [[Signal::INT, Signal::INT, Signal::INT], [Signal::INT, Signal::TERM, Signal::HUP]];
-    // A new port for each: a copy may dial more than once, and the next test must not meet its old connections.
+    // A copy may dial more than once, and the next test must not meet its old connections.
     for (port, signals) in (PORT + 1..).zip(storms) {
         fs::write(&known, lines.clone() + &lines.replace(&PORT.to_string(), &port.to_string())).expect("own file");
         let bind = || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a free port");

@@ -1,4 +1,4 @@
-//! Copies from and to servers with WebDAV of other people, and sums that a server gives: nginx, Apache, rclone, wsgidav, XRootD.
+//! Copies from and to others' WebDAV servers, and their sums: nginx, Apache, rclone, wsgidav, XRootD.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use haul_e2e::{Facets, Lab, Run, Running, assert_same, at, code, needs, plant, scratch};
 
-/// A server of the files below `www`, and a place to copy to.
 struct Dav {
     dir: tempfile::TempDir,
     _server: Running,
@@ -26,12 +25,11 @@ fn answers(_: &Path, port: u16) -> bool {
 }
 
 impl Dav {
-    /// `start` gets the directory and a port.
     fn begin(start: impl FnOnce(&Path, u16) -> Run, listens: impl Fn(&Path, u16) -> bool) -> Dav {
         let dir = scratch();
         for name in ["www", "from", "to", "tmp"] {
             fs::create_dir(dir.path().join(name)).expect("own directory");
-            // The workers of some servers are of another user.
+            // Some servers' workers are another user.
             plant::set_mode(&dir.path().join(name), 0o777);
         }
         plant::set_mode(dir.path(), 0o755);
@@ -131,12 +129,11 @@ impl Dav {
             .env("XDG_CACHE_HOME", OsString::from(self.dir.path().join("cache")))
     }
 
-    /// Copies the contents of `from` up.
     fn up(&self) -> Run {
         self.haul().args(["cp", "--json"]).arg(format!("{}/", self.from().display())).arg(self.url("tree/"))
     }
 
-    /// The names that haul gives unfinished files.
+    /// Names of haul's unfinished files.
     fn drafts(&self) -> usize {
         let names = fs::read_dir(self.www().join("tree")).expect("it is there");
         names
@@ -177,7 +174,6 @@ fn a_tree_goes_up_to_every_server_and_comes_back_as_it_was() {
         assert_eq!(dav.drafts(), 0);
         dav.haul().args(["cp", "--json"]).arg(dav.url("tree/")).arg(dav.to()).run().expect(code::OK);
         assert_same(&dav.from(), &dav.to(), Facets::CONTENTS);
-        // A new file under the name of an old one, one that goes, and nothing else.
         plant::text(&dav.from().join("odd/a b"), "another");
         fs::remove_file(dav.from().join("odd/100%")).expect("own file");
         fs::remove_dir_all(dav.from().join("sub/deep")).expect("own directory");

@@ -1,4 +1,4 @@
-//! `haul cp --detach` over ssh: the terminal closes, and the copy goes on. With nobody to keep it, and as a service of the user's systemd.
+//! `haul cp --detach` over ssh goes on when the terminal closes, by itself and as a service of the user's systemd.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,11 +13,10 @@ const SIZE: u64 = 48 << 20;
 /// The copy takes some six seconds.
 const RATE: &str = "8MB";
 
-/// A shell in a terminal window at `home`, and a large file there.
 struct Desk {
     lab: Lab,
     source: PathBuf,
-    /// Exists once the shell was told that its terminal has closed.
+    /// Made once the shell was told that its terminal closed.
     hung_up: PathBuf,
 }
 
@@ -29,8 +28,7 @@ impl Desk {
         Self { source: home.join("file"), hung_up: home.join("hung-up"), lab }
     }
 
-    /// Types a command into a new terminal, and waits until the prompt is back. script(1) is the terminal; a shell is the leader of
-    /// its session.
+    /// Types into a new terminal, and waits for the prompt. script(1) is the terminal; a shell leads its session.
     fn types(&self, before: &str, command: &str) -> Running {
         let haul = haul_e2e::binary::find().expect("asked for with needs!");
         let shell = format!(
@@ -48,7 +46,6 @@ impl Desk {
         running
     }
 
-    /// The window is gone, and the kernel tells the shell.
     fn closes(&self, terminal: Running) {
         terminal.signal(Signal::KILL);
         drop(terminal.wait());
@@ -83,7 +80,7 @@ impl Desk {
         self.status(id)
     }
 
-    /// The terminal of a copy closes. The copy goes on, is seen, and tells how it ended.
+    /// Checks that the copy goes on when the terminal closes, is seen, and tells its end.
     fn goes_on(&self, before: &str, keeper: &str) {
         let told = self.lab.data("home").join("told");
         let notify = format!("--rate {RATE} --notify 'dd status=none of={}'", told.display());
@@ -107,7 +104,7 @@ impl Desk {
         assert_eq!(report["report"]["files_moved"], 1, "{report}");
     }
 
-    /// `haul stop` ends a copy. The same command goes on.
+    /// Checks that the same command goes on after `haul stop`.
     fn stops(&self, before: &str) {
         let told = self.lab.data("home").join("told-of-the-stop");
         let notify = format!("--rate 1MB --notify 'dd status=none of={}'", told.display());
@@ -144,7 +141,7 @@ fn a_copy_of_a_user_who_lingers_is_a_service_of_the_users_systemd() {
     let lingers = user_manager::who_lingers();
     desk.goes_on(lingers, "service");
     desk.stops(lingers);
-    // It is a child of the manager, with the name that its log has.
+    // The manager's child has its log's name.
     let slow = desk.types(lingers, &desk.copy("third", "--rate 1MB"));
     desk.closes(slow);
     let pid = desk.until("3", "running")["pid"].as_u64().expect("a number");
@@ -156,7 +153,7 @@ fn a_copy_of_a_user_who_lingers_is_a_service_of_the_users_systemd() {
     desk.says(&["stop", "3"]);
 }
 
-/// The file from one of these ends to the other one, by a detached copy that would take an hour; then without a limit.
+/// Copies by a detached copy that would take an hour; then without limit.
 fn is_let_go(lab: &Lab, source: &std::ffi::OsStr, target: &std::path::Path, target_at: &std::ffi::OsStr) {
     let says = |line: &[&str]| lab.haul().args(line).run().expect(code::OK).stdout_text();
     let begun = lab
@@ -174,7 +171,7 @@ fn is_let_go(lab: &Lab, source: &std::ffi::OsStr, target: &std::path::Path, targ
     assert!(log.contains(r#"{"event":"rate_limit","limit_bytes_per_s":null"#), "{log}");
 }
 
-/// The limit is kept by whoever sends: here, at another host, or at one of two other hosts.
+/// The sender keeps the limit: here, at another host, or at one of two others.
 #[test]
 fn the_rate_of_a_running_copy_is_changed_whoever_sends() {
     needs!(Namespaces, Haul);
@@ -188,7 +185,7 @@ fn the_rate_of_a_running_copy_is_changed_whoever_sends() {
     assert_same(&here.join("file"), &beta.join("across"), Facets::PLAIN);
 }
 
-/// What held a copy is the limit that it had for most of its time, not the one of its flags.
+/// The limit of most of the copy's time counts, not that of its flags.
 #[test]
 fn why_names_the_limit_that_held() {
     needs!(Namespaces, Haul);
@@ -204,7 +201,7 @@ fn why_names_the_limit_that_held() {
     assert!(why.contains("Raise the rate limit of 6.00 Mbit/s, or leave it out."), "{why}");
 }
 
-/// A copy that is let go by itself cannot answer: its login has to need no question, and says so.
+/// A copy that is let go can ask nobody, so its login must need no question.
 #[test]
 fn a_question_of_ssh_that_nobody_answers_is_told_with_what_to_do() {
     needs!(Namespaces, Haul, Tool("ssh-keygen"));
@@ -228,7 +225,7 @@ fn a_question_of_ssh_that_nobody_answers_is_told_with_what_to_do() {
     };
     let detach = |options: &[&str]| detach_by(&lab.ssh_config(), options);
     let unknown = ["UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=ask"];
-    // With a login that can be kept, and with one that cannot.
+    // One login can be kept, one cannot.
     for more in [&[][..], &["ControlPath=none"]] {
         let run = detach_by(&with_locked, more).run().expect(code::AUTHENTICATION);
         run.says(&["nobody is here to answer it", "Enter passphrase for key", "ssh-add"]);
@@ -238,7 +235,7 @@ fn a_question_of_ssh_that_nobody_answers_is_told_with_what_to_do() {
     lab.alpha().restart_sshd("PubkeyAuthentication no\nPasswordAuthentication yes\nPermitRootLogin yes");
     detach(&[]).run().expect(code::AUTHENTICATION).says(&["root@", "password", "ssh-copy-id alpha"]);
 
-    // The login went well, and is needed once more.
+    // A good login is needed once more.
     lab.alpha().restart_sshd("");
     let begun = detach(&[]).args(["--no-keep-login", "--rate", "64kbit", "--json"]).run().expect(code::OK);
     let begun: Value = serde_json::from_str(&begun.stdout_text()).expect("JSON");

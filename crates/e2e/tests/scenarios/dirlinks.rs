@@ -1,4 +1,4 @@
-//! Data at the target was moved to another disk, and a symbolic link leads there: `--keep-dirlinks`.
+//! Symbolic links lead to data moved to another disk: `--keep-dirlinks`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use haul_e2e::{Facets, Lab, Outcome, Run, assert_same, at, code, contents_of, needs, plant, scratch};
 
-/// `data` was moved out of the target, and `run` within it.
+/// `data` was moved out of the target, and `run` within.
 fn plant_trees(from: &Path, to: &Path, disk: &Path) {
     plant::text(&from.join("top"), "words\n");
     plant::many(&from.join("data"), 20, 3_000, 1);
@@ -42,7 +42,7 @@ fn a_link_to_a_directory_is_copied_into_and_stays() {
     for field in ["files_moved", "others_made", "deleted", "failed"] {
         assert_eq!(foreseen.count(field), done.count(field), "{field}");
     }
-    // `extra`; where a link leads is not deleted, though the source knows it by the link alone.
+    // `extra`; the link's end is not deleted, though the source knows it by the link alone.
     assert_eq!(done.count("deleted"), 1, "{done}");
     is_whole(&from, &to, &disk);
     let again = cp(&["-K", "--delete"]).expect(code::OK);
@@ -72,7 +72,6 @@ fn a_link_in_the_way_is_one_cause_and_one_line_that_names_both_ways_out() {
         let run = run.arg(contents_of(&from)).arg(&to).run().expect(code::PARTIAL);
         let said = run.stderr_text();
         let failed: Vec<_> = said.lines().filter(|line| line.starts_with("failed: data")).collect();
-        // Twenty files, two directories and `large`.
         assert_eq!(failed.len(), 2, "{run}");
         assert!(failed[0].contains("-K copies to where it leads") && failed[0].contains("--delete"), "{run}");
         assert!(failed[1].ends_with("and with it 23 entries beneath it"), "{run}");

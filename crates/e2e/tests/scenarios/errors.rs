@@ -1,4 +1,4 @@
-//! Requests that make no sense, and their messages.
+//! Messages for requests that make no sense.
 
 use haul_e2e::{Outcome, Run, code, needs, plant, scratch};
 
@@ -149,13 +149,12 @@ fn a_source_that_is_not_here_is_found_before_anybody_logs_in() {
     let run = haul().args(["cp", "-S"]).arg(&ssh).args(["no-such-file", "nor-this", "host:there"]).run();
     run.expect(code::PARTIAL).says(&["cannot find no-such-file, nor any of 1 more"]);
     assert!(!marker.exists(), "nobody logged in");
-    // One of several is enough.
     haul_e2e::plant::text(&dir.path().join("here"), "x");
     haul().args(["cp", "-S"]).arg(&ssh).args(["no-such-file", "here", "host:there"]).run().expect(code::SSH);
     assert!(marker.exists());
 }
 
-/// The path of the root beneath itself is empty. Nobody knows then what a message is about.
+/// A root's path beneath itself is empty, and names nothing.
 #[test]
 fn what_cannot_be_done_to_a_root_is_told_with_the_path_that_was_typed() {
     needs!(Root, Haul, Tool("setpriv"));
@@ -169,9 +168,9 @@ fn what_cannot_be_done_to_a_root_is_told_with_the_path_that_was_typed() {
         assert!(said.contains(&format!("{words} {}", typed(end))), "{words}: {run}");
         assert!(!said.contains(": :") && !said.contains(" .:") && !said.contains(" : "), "{run}");
     };
-    // Within one tick of the kernel's clock both would be equally old, and there would be nothing to set.
+    // Within one tick of the kernel's clock both would be equally old: nothing to set.
     plant::set_mtime(&nobody.source, 1_000_000_000, 0);
-    // Root's, for others to read; for nobody; and a source for nobody.
+    // First the target is root's and readable, then closed; then the source is closed.
     std::os::unix::fs::chown(&nobody.target, Some(0), Some(0)).expect("root may");
     says(&["-a"], &nobody.target, "cannot set metadata of");
     plant::set_mode(&nobody.target, 0o700);

@@ -1,4 +1,4 @@
-//! The target equals the source: contents, names, links, modes, times, holes, attributes. And the proof of it.
+//! The target equals the source: contents, names, links, modes, times, holes, attributes; and the proof.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use haul_e2e::compare::names_below;
 use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-/// Read-only trees, such as archives and package caches: their owner can still update them.
+/// Owners can still update read-only trees, such as archives and package caches.
 #[test]
 fn an_ordinary_user_updates_directories_that_forbid_it() {
     needs!(Root, Haul, Tool("setpriv"));
@@ -39,7 +39,7 @@ fn an_ordinary_user_updates_directories_that_forbid_it() {
     assert_same(&nobody.source, &nobody.target, Facets::PLAIN);
 }
 
-/// As with rsync: the owner of a file may overwrite it, whatever its mode is. Its mode is restored afterwards.
+/// As with rsync, a file's owner may overwrite it, and its mode is restored.
 #[test]
 fn the_owner_of_a_file_that_forbids_writing_writes_into_it_in_place() {
     needs!(Root, Haul, Tool("setpriv"));
@@ -107,7 +107,7 @@ fn sizes_around_every_boundary_arrive() {
     }
     for base in [1u64 << 31, 1 << 32] {
         for size in [base - 1, base, base + 1] {
-            // Data only at both ends, so that the test is quick.
+            // Data at both ends keeps the test quick.
             plant::sparse(&source.join(size.to_string()), size, &[(0, 100), (size - 100, 100)], size);
         }
     }
@@ -124,7 +124,6 @@ fn holes_stay_holes_and_can_be_filled() {
     let run = lab.cp_run([source.clone().into(), at("alpha", to.join("holes"))]).expect(code::OK);
     assert_same(&source, &to.join("holes"), Facets { allocation: true, ..Facets::PLAIN });
     assert!(run.count("bytes_moved") < 8 << 20, "holes do not travel\n{run}");
-    // A hole at the very end.
     plant::sparse(&source, 100 << 20, &[(0, 100)], 1);
     lab.cp_run([source.clone().into(), at("alpha", to.join("end"))]).expect(code::OK);
     assert_same(&source, &to.join("end"), Facets { allocation: true, ..Facets::PLAIN });
@@ -134,7 +133,7 @@ fn holes_stay_holes_and_can_be_filled() {
     assert!(blocks * 512 >= 100 << 20, "--no-sparse writes zeros, but only {blocks} blocks are taken");
 }
 
-/// To hash as many zeros takes a quarter of an hour.
+/// Hashing as many zeros takes a quarter of an hour.
 const HOLES_LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -146,11 +145,11 @@ fn holes_of_terabytes_are_copied_hashed_and_verified_at_once() {
     let pushed = lab.cp().arg(&source).arg(at("alpha", to.join("there"))).limit(HOLES_LIMIT).run().expect(code::OK);
     let hash = pushed.report()["only_blake3"].as_str().expect("one file has a hash").to_owned();
     assert!(pushed.count("bytes_moved") < 8 << 20, "{pushed}");
-    // The one merges the hashes of chunks, the other reads from front to back.
+    // One merges chunks' hashes, the other reads from front to back.
     let list =
         lab.haul().arg("hash").arg("sparse").current_dir(lab.data("home")).limit(HOLES_LIMIT).run().expect(code::OK);
     assert_eq!(list.stdout_text(), format!("{hash}  sparse\n"));
-    // A list that names its algorithm: 64 digits may be SHA-256, too, which has to read holes.
+    // The list names its algorithm: 64 digits may be SHA-256, too, which has to read holes.
     plant::text(&lab.data("home").join("list"), &format!("BLAKE3 (there) = {hash}\n"));
     let verified = lab.haul().arg("verify").arg(lab.data("home").join("list")).arg(&to).limit(HOLES_LIMIT);
     verified.run().expect(code::OK);
@@ -236,7 +235,7 @@ fn deep_trees_beyond_the_longest_path_arrive() {
     let mut words = [0; 100];
     let length = rustix::io::read(&file, &mut words[..]).expect("readable");
     assert_eq!(&words[..length], b"down here");
-    // The end of the lab removes the tree with the standard library, which works at any depth.
+    // The standard library removes trees of any depth.
 }
 
 #[test]
@@ -285,7 +284,6 @@ fn following_links_copies_what_they_point_to() {
         assert_eq!(fs::read(path).expect("readable"), b"words\n");
     }
     assert!(fs::symlink_metadata(there.join("to-folder")).expect("it was copied").is_dir());
-    // A link that leads nowhere existed before.
     std::os::unix::fs::symlink("no-such-file", source.join("dangling")).expect("own directory");
     let run = lab.cp_run(["-L".into(), contents_of(&source), at("alpha", &there)]);
     run.expect(code::PARTIAL).says(&["leads to nothing"]);
@@ -335,7 +333,6 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     let root = run.report()["root_blake3"].as_str().expect("a hash").to_owned();
     assert!(String::from_utf8_lossy(&text).contains(&root), "the manifest closes with the report's root");
     assert!(!text.contains(&0x1b), "names are escaped");
-    // The lines are in the format of b3sum.
     let hash = blake3::hash(&fs::read(source.join("large")).expect("readable")).to_hex();
     assert!(String::from_utf8_lossy(&text).contains(hash.as_str()));
 
@@ -345,7 +342,7 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     fs::write(there.join("large"), data).expect("space");
     plant::set_mtime(&there.join("large"), time.mtime(), time.mtime_nsec() as u32);
     verify(&there).expect(code::VERIFICATION).says(&["large"]);
-    // The altered file has the same size and time; only its content differs.
+    // Only the content differs, not size or time.
     list(&there);
     verify(&there).expect(code::VERIFICATION);
     let repaired = lab.cp_run(["-c".into(), contents_of(&source), at("alpha", &there)]).expect(code::OK);
@@ -353,14 +350,12 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     verify(&there).expect(code::OK);
     fs::remove_file(there.join("large")).expect("it is there");
     verify(&there).expect(code::VERIFICATION).says(&["large"]);
-    // A manifest cut short is refused.
     fs::write(&manifest, &text[..text.len() - 20]).expect("space");
     verify(&source).expect(code::VERIFICATION);
 }
 
-/// Set-user-id and set-group-id bits must be asked for (`-a`, `-p`). The other bits of a mode come as with rsync's
-/// `-p`. A directory that everybody may write to stays sticky: without that bit everybody could remove the files of
-/// others.
+/// Set-user-id and set-group-id must be asked for (`-a`, `-p`); other bits come as with rsync's `-p`. A directory for
+/// everybody stays sticky: otherwise all could remove others' files.
 #[test]
 fn a_set_user_id_bit_does_not_travel_unasked() {
     needs!(Namespaces, Haul);
@@ -384,10 +379,10 @@ fn a_set_user_id_bit_does_not_travel_unasked() {
         let there = lab.data("alpha").join(format!("there{number}"));
         fs::create_dir(&there).expect("own directory");
         plant::set_mode(&there, 0o750);
-        // With a directory as an entry, the existing one stays as it is.
+        // A directory as an entry leaves the existing one as it is.
         lab.cp().args(flags).arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
         assert_eq!(mode(&there), 0o750, "{flags:?}");
-        // With the contents of a directory, the existing one is the counterpart of the source, as with rsync.
+        // A directory's contents make the existing one the source's counterpart, as with rsync.
         lab.cp().args(flags).arg(contents_of(&source)).arg(at("alpha", &there)).run().expect(code::OK);
         for top in [there.clone(), there.join("tree")] {
             assert_eq!(mode(&top), 0o1777, "{flags:?} {}", top.display());

@@ -1,5 +1,5 @@
-//! Bad disks, bad permissions, bad moments. Each gives a clear message and the right exit status; all other entries are
-//! copied, and no file under a final name is incomplete.
+//! Bad disks, permissions and moments give clear messages and exit codes; other entries are copied, and no final name is
+//! incomplete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use haul_e2e::compare::{names_below, path_of, shown};
 use haul_e2e::{Facets, Lab, Run, SlowCpu, SmallDisk, assert_same, at, code, contents_of, needs, plant, scratch};
 
-/// Every file under a final name is whole.
+/// Checks that files with final names are whole.
 #[track_caller]
 fn nothing_half_written(source: &Path, target: &Path) {
     for name in names_below(target) {
@@ -21,7 +21,6 @@ fn nothing_half_written(source: &Path, target: &Path) {
     }
 }
 
-/// A program run as user `nobody`, without groups and privileges.
 pub fn as_nobody(program: &Path, dir: &Path) -> Run {
     Run::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"])
@@ -30,7 +29,6 @@ pub fn as_nobody(program: &Path, dir: &Path) -> Run {
         .current_dir("/")
 }
 
-/// A copy on this machine by a user without full permissions.
 pub struct Nobody {
     dir: tempfile::TempDir,
     pub source: PathBuf,
@@ -84,7 +82,7 @@ fn a_full_disk_here_stops_a_pull() {
     plant::file(&source, 40 << 20, 1);
     let run = lab.cp().arg(at("alpha", &source)).arg(disk.path().join("large")).run();
     run.expect(code::SPACE).says(&["space"]);
-    // Nothing arrived, so no file is left under the final name or a temporary one.
+    // Nothing arrived, so no name is left.
     let left: Vec<_> = fs::read_dir(disk.path()).expect("own disk").flatten().map(|entry| entry.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -182,7 +180,6 @@ fn a_source_that_is_not_there_is_named() {
     }
     let run = lab.cp().arg(&far_lacks).arg(&here).run().expect(code::PARTIAL);
     run.says(&["alpha: cannot find", "not-there", "no such file"]);
-    // One of two entries: the other is copied.
     let run =
         lab.cp().args(["not-there", "there"].map(|name| here.join(name))).arg(at("alpha", lab.data("alpha"))).run();
     run.expect(code::PARTIAL).says(&["not-there"]);
@@ -341,7 +338,7 @@ fn hashing_that_takes_longer_than_the_time_limit_is_waited_for() {
     );
     let run = Run::new("sh").args(["-c", &command]).run().expect(code::OK);
     assert_eq!((run.count("bytes_moved"), run.count("files_kept")), (0, 1), "{run}");
-    // Both ends hash the file, one after the other.
+    // Both ends hash the file in turn.
     assert!(run.elapsed > 2 * LIMIT, "{:?} are too little to show anything", run.elapsed);
 }
 
@@ -373,7 +370,7 @@ fn a_directory_that_is_replaced_while_files_arrive_in_it_has_failed() {
         if !flags.contains(&"--remove-source-files") {
             continue;
         }
-        // What was not in its place any more was not taken from the source.
+        // A file that is no longer in its place at the target was not taken from the source.
         assert!(count(&source) > 0, "{run}");
     }
 }

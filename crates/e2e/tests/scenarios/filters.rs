@@ -50,10 +50,9 @@ fn the_first_rule_that_matches_decides() {
             &["--exclude", "*.log", "--include", "keep.log"],
             &["a.txt", "sub", "sub/c.txt", "sub/tmp", "sub/tmp/y", "tmp", "tmp/x"],
         ),
-        // An anchored pattern with a slash at the end: directories only.
+        // An anchored pattern with a final slash: directories only.
         (&["--exclude", "/tmp/", "--exclude", "*.log"], &["a.txt", "sub", "sub/c.txt", "sub/tmp", "sub/tmp/y"]),
         (&["--exclude", "tmp", "--exclude", "*.log"], &["a.txt", "sub", "sub/c.txt"]),
-        // rsync's way to copy files of one kind only.
         (
             &["--include", "*/", "--include", "*.txt", "--exclude", "*"],
             &["a.txt", "sub", "sub/c.txt", "sub/tmp", "tmp"],
@@ -134,13 +133,11 @@ fn lists_of_files_come_from_a_file_or_standard_input() {
     selection.cp(&["--files-from", &list, "-0"]).run().expect(code::OK);
     selection.leaves(&["dir", "dir/deep", "dir/deep/e", "new\nline"]);
 
-    // A missing name: a message, and the rest is copied.
     let selection = Selection::new(&names);
     let run = selection.cp(&["--files-from", "-"]).input("a\nnot-there\nb\n").run();
     run.expect(code::PARTIAL).says(&["not-there"]);
     selection.leaves(&["a", "b"]);
 
-    // A name that leads out of the source.
     let selection = Selection::new(&names);
     plant::text(&selection.lab.data("home").join("secret"), "not yours\n");
     let run = selection.cp(&["--files-from", "-"]).input("../secret\na\n").run();
@@ -151,7 +148,6 @@ fn lists_of_files_come_from_a_file_or_standard_input() {
 #[test]
 fn lists_of_files_select_what_is_pulled_too_and_may_be_longer_than_a_message() {
     needs!(Namespaces, Haul);
-    // A thousand paths of 1.2 kB.
     let deep = ["d".repeat(200).as_str(); 6].join("/");
     let listed: Vec<String> = (0..1000).map(|number| format!("{deep}/{number}")).collect();
     let all: Vec<&str> = listed.iter().map(String::as_str).chain(["other", "dir/other"]).collect();
@@ -171,7 +167,7 @@ fn lists_of_files_select_what_is_pulled_too_and_may_be_longer_than_a_message() {
     }
 }
 
-/// Mode and time of all copied entries, and of the target itself. The target's own time counts only if it was copied.
+/// Modes and times of copied entries; the target's own time only if it was copied.
 fn modes_and_times(source: &Path, target: &Path) -> Vec<String> {
     let copied_time = fs::metadata(source).expect("own directory").mtime();
     let names = names_below(target).into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
@@ -215,7 +211,7 @@ fn a_list_gives_the_target_the_modes_and_times_that_rsync_gives_it() {
         let flags = [flags, &["-t", "-p", "--files-from", &list]].concat();
         let pulled = lab.data("home").join("pulled");
         let ours = if number % 2 == 0 { &selection.there } else { &pulled };
-        // Existing entries with another mode and time keep them, unless the list names them.
+        // Existing entries keep mode and time unless listed.
         for target in [ours, &theirs] {
             let _ = fs::remove_dir_all(target);
             fs::create_dir_all(target.join("way")).expect("own directory");
@@ -289,14 +285,14 @@ fn delete_makes_way_for_what_is_of_another_kind() {
         std::os::unix::fs::symlink("../elsewhere", selection.there.join("linked")).expect("own directory");
         selection
     };
-    // Without --delete no entry of another kind is replaced, but the rest is copied.
+    // Without --delete no other kind is replaced; the rest is copied.
     let selection = planted();
     let run = selection.cp(&["-H"]).run().expect(code::PARTIAL);
     run.says(&["cannot make directory dir: a file has that name", "cannot replace file: it is a directory"]);
     assert_eq!(fs::read_to_string(selection.there.join("dir")).expect("there"), "theirs");
     assert_eq!(fs::read_to_string(selection.there.join("other")).expect("there"), "other");
 
-    // Excluded entries stay, and so do the directories around them.
+    // Excluded entries stay, with their directories.
     let selection = planted();
     let flags = ["-H", "--delete", "--exclude", "kept"];
     let before = names_below(&selection.there);
@@ -308,7 +304,7 @@ fn delete_makes_way_for_what_is_of_another_kind() {
     assert_same(&selection.here, &selection.there, Facets::PLAIN);
     assert!(selection.lab.data("alpha").join("elsewhere/theirs").exists(), "a link goes, not what it names");
 
-    // No more than the limit: `dir`; all other entries in the way stay.
+    // Only `dir`, within the limit; other entries in the way stay.
     let selection = planted();
     selection.cp(&["--delete", "--max-delete", "1"]).run().expect(code::PARTIAL).says(&["--max-delete 1"]);
     assert_eq!(fs::read_to_string(selection.there.join("dir/a")).expect("there"), "dir/a");
@@ -337,7 +333,7 @@ fn delete_waits_when_the_source_could_not_be_read() {
     );
     let [warning] = &run.events_named("warning")[..] else { panic!("one warning\n{run}") };
     assert_eq!(warning["text"], "nothing is deleted: cannot read directory closed: Permission denied", "{run}");
-    // The directory itself stays usable, whatever mode the source has.
+    // The directory stays usable, whatever the source's mode.
     plant::set_mode(&nobody.source.join("closed"), 0);
     nobody.cp(&["--delete"]).run().expect(code::PARTIAL);
     let mode = nobody.target.join("closed").metadata().expect("there").permissions().mode();
@@ -370,7 +366,7 @@ fn checksum_sees_what_size_and_time_hide() {
     let run = selection.cp(&["-c"]).run().expect(code::OK);
     assert_eq!((run.count("files_moved"), run.count("files_kept")), (1, 1), "{run}");
     assert_same(&selection.here, &selection.there, Facets::PLAIN);
-    // Same content, other time: no data moves, and the time is updated.
+    // Same content, other time: only the time is updated.
     plant::set_mtime(&selection.here.join("b"), 1_234_567_890, 1);
     let run = selection.cp(&["-c"]).run().expect(code::OK);
     assert_eq!(run.count("bytes_moved"), 0, "{run}");
@@ -387,7 +383,6 @@ fn newer_and_existing_files_can_be_left_alone() {
     plant::text(&selection.there.join("newer-here"), "old");
     plant::set_mtime(&selection.there.join("newer-here"), 1_400_000_000, 0);
 
-    // Also if the entry has another kind here.
     std::os::unix::fs::symlink("only-here", selection.here.join("link")).expect("own directory");
     fs::hard_link(selection.here.join("only-here"), selection.here.join("second-name")).expect("own directory");
     for name in ["link", "second-name"] {

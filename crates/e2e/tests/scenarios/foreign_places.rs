@@ -1,5 +1,4 @@
-//! `haul ls`, `cat`, `du`, `stat`, `hash`, `verify`, `diff`, and what changes a tree, where no haul runs: at hosts with sftp alone, and at web
-//! servers of other people.
+//! Commands for trees where no haul runs: at hosts with sftp alone, and at others' web servers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +13,6 @@ use haul_e2e::{Lab, Outcome, Run, at, code, needs, plant, scratch};
 use crate::places::{neighbour, over_ssh, sorted};
 use crate::web_source::Web;
 
-/// A tree without hard links and devices, with names of any bytes.
 fn planted(tree: &Path) {
     plant::mixed(tree, 1);
     plant::odd_names(&tree.join("odd"), 2);
@@ -23,7 +21,7 @@ fn planted(tree: &Path) {
     }
     plant::file(&tree.join("large"), 3 << 20, 3);
     plant::date(tree, 4);
-    // Root opens what its owner may not, and nobody else does.
+    // Only root opens what the owner may not.
     plant::set_mode(&tree.join("modes"), 0o755);
 }
 
@@ -43,7 +41,7 @@ fn what_is_said_of_a_tree_at_a_host_with_sftp_alone_is_what_coreutils_say_of_it(
         let expected = neighbour("ls", &[flags, &["-1", path]].concat(), &data);
         assert_eq!(text(there("ls", flags, path)), expected, "{flags:?} {path}");
     }
-    // No server of sftp tells how many names a file has, or what it takes on its disk.
+    // No sftp server tells a file's names, or its space on disk.
     let without_links = |text: &str| -> Vec<String> {
         let rows = text.lines().filter(|line| !line.starts_with("total "));
         rows.map(|row| {
@@ -93,7 +91,7 @@ fn trees_are_hashed_verified_and_compared_honestly_over_sftp() {
     says(&hashed, &["as read over sftp", "sent every byte"]);
     let list = lab.data("home").join("list");
     fs::write(&list, &hashed.stdout).expect("own directory");
-    // The names of the list begin at the root of the host.
+    // The list's names begin at the host's root.
     let verified = run("verify").arg(&list).arg("sftp://alpha//").run().expect(code::OK);
     assert!(verified.stdout_text().contains("SHA-256 as read over sftp"), "{verified}");
     Run::new("sha256sum").args(["--quiet", "-c"]).arg(&list).run().expect(code::OK);
@@ -195,7 +193,6 @@ fn a_host_that_vanishes_ends_the_command_with_its_exit_code() {
     plant::file(&file, 200 << 20, 1);
     plant::many(&tree, 20, 10, 2);
     let url = format!("sftp://alpha/{}", file.display());
-    // What reads does not read on, so the file cannot come to its end.
     let mut cat = over_ssh(&lab, "cat").arg(&url).unread().start();
     cat.when("it has a connection that reads", |_| !lab.alpha().processes_named("sshd").is_empty() && has_read(&lab));
     for pid in lab.alpha().processes_named("sshd") {
@@ -204,11 +201,9 @@ fn a_host_that_vanishes_ends_the_command_with_its_exit_code() {
     cat.read_on();
     let ended = cat.wait().expect(code::NETWORK);
     assert_eq!(ended.stderr_text().matches("error:").count(), 1, "{ended}");
-    // The sshd is gone.
     over_ssh(&lab, "ls").arg("--no-keep-login").arg(&url).run().expect_one_of(&[code::SSH, code::NETWORK]);
 }
 
-/// Whether a process of the host has opened the file to be read.
 fn has_read(lab: &Lab) -> bool {
     let opened = |pid: u32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let is_data = |path: PathBuf| path.file_name().is_some_and(|name| name == "file");
@@ -244,7 +239,7 @@ fn a_million_names_of_a_server_need_no_more_memory_than_a_bound() {
     let ssh = dir.path().join("ssh");
     fs::write(&ssh, include_str!("million_names.py")).expect("own directory");
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("own file");
-    // Names that are sorted take at most 64 MiB (`SiteBounds`), and the program and its buffers the rest.
+    // Sorted names take at most 64 MiB (`SiteBounds`); the rest is the program and its buffers.
     for (command, flags, lines, most_bytes) in
         [("ls", &[][..], 1_000_000, 100 << 20), ("ls", &["-l"], 1_000_000, 130 << 20), ("du", &["-b"], 1, 40 << 20)]
     {
@@ -260,7 +255,6 @@ fn a_million_names_of_a_server_need_no_more_memory_than_a_bound() {
     }
 }
 
-/// The person was told each of these words.
 fn says(run: &Outcome, words: &[&str]) {
     for word in words {
         assert!(run.stderr_text().contains(word), "{word}\n{run}");
@@ -282,7 +276,7 @@ fn the_files_of_web_servers_are_listed_read_and_hashed() {
             plant::text(&tree.join("odd").join(name), name);
         }
         plant::date(&tree, 4);
-        // Neither nginx nor Python shows names with a dot in front as any other server would, so there are none.
+        // nginx and Python show names with a dot in front in their own ways, so the tree has none.
         let listed = |flags: &[&str], path: &str| urls(&web, flags, "ls", path).expect(code::OK).stdout_text();
         for path in ["tree/odd", "tree/odd/"] {
             assert_eq!(listed(&[], path), neighbour("ls", &["-1", "odd"], &tree), "{path}");
@@ -300,7 +294,6 @@ fn the_files_of_web_servers_are_listed_read_and_hashed() {
             }
         }
         assert!(listed(&["-l"], "tree/odd").lines().next().is_some_and(|row| row.starts_with("-????????? ? ? ? ")));
-        // Directories have no size there.
         let bytes = urls(&web, &["-bs"], "du", "tree").expect(code::OK).stdout_text();
         let sizes = fs::read_dir(tree.join("odd"))
             .expect("own directory")
@@ -308,7 +301,7 @@ fn the_files_of_web_servers_are_listed_read_and_hashed() {
         assert_eq!(bytes.split('\t').next(), Some((5_000_000 + sizes.sum::<u64>()).to_string().as_str()));
         assert!(urls(&web, &[], "stat", "tree/odd/a b").expect(code::OK).stdout_text().contains("Size: 3"));
         assert_eq!(urls(&web, &[], "cat", "tree/odd/%23hash").expect(code::OK).stdout, b"#hash");
-        // A name that is printed can be typed.
+        // A printed name can be typed.
         let rows = urls(&web, &["-d"], "ls", "tree/odd/a b").expect(code::OK).stdout_text();
         assert_eq!(rows, format!("{}\n", web.url("tree/odd/a%20b")));
 

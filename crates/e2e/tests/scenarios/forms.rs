@@ -1,4 +1,4 @@
-//! The forms of a command: directions, addresses, the trailing slash, names.
+//! Forms of a command: directions, addresses, the trailing slash, names.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -54,7 +54,6 @@ fn a_slash_after_the_source_means_its_contents() {
         lab.cp().arg(typed).arg(at("alpha", to.join(name))).run().expect(code::OK);
         assert_same(&source, &to.join(expected), Facets::CONTENTS);
     }
-    // The same on the way back.
     let (back, remote) = (lab.data("home"), to.join("with"));
     lab.cp().arg(at("alpha", &remote)).arg(back.join("whole")).run().expect(code::OK);
     assert_same(&source, &back.join("whole/with"), Facets::CONTENTS);
@@ -72,14 +71,11 @@ fn a_single_file_gets_a_new_name_or_goes_into_a_directory() {
     assert_same(&file, &to.join("renamed"), Facets::PLAIN);
     lab.cp().arg(&file).arg(at("alpha", &to)).run().expect(code::OK);
     assert_same(&file, &to.join("file"), Facets::PLAIN);
-    // Over an existing file: replaced.
     plant::file(&file, 90_000, 2);
     lab.cp().arg(&file).arg(at("alpha", to.join("renamed"))).run().expect(code::OK);
     assert_same(&file, &to.join("renamed"), Facets::PLAIN);
-    // Into directories that do not exist yet.
     lab.cp().arg(&file).arg(at("alpha", to.join("new/deep/name"))).run().expect(code::OK);
     assert!(to.join("new/deep/name").exists());
-    // And back.
     lab.cp().arg(at("alpha", to.join("renamed"))).arg(lab.data("home").join("back")).run().expect(code::OK);
     assert_same(&file, &lab.data("home").join("back"), Facets::PLAIN);
 }
@@ -121,7 +117,7 @@ fn more_sources_than_files_may_be_open() {
     let run = copy("files/*", "to/").expect(code::OK);
     assert_eq!(run.count("files_moved"), 1000);
     assert_same(&dir.path().join("files"), &dir.path().join("to"), Facets::CONTENTS);
-    // Each port is held open, so that nothing else can take its place.
+    // Holding each port open keeps others away.
     copy("directories/*", "other/").expect(code::FILE_IO).says(&["ulimit -n"]);
 }
 
@@ -137,7 +133,7 @@ fn wildcards_are_expanded_at_the_far_side() {
     assert_eq!(names_below(&here.join("a")), [&b"run-1.dat"[..], b"run-2.dat"]);
     lab.cp().arg(at("alpha", there.join("run-[13].*"))).arg(here.join("b")).run().expect(code::OK);
     assert_eq!(names_below(&here.join("b")), [&b"run-1.dat"[..], b"run-3.txt"]);
-    // A file with that very name wins.
+    // A file of that very name wins.
     fs::create_dir(here.join("c")).expect("own directory");
     lab.cp().arg(at("alpha", there.join("run-*.dat.literal"))).arg(here.join("c")).run().expect(code::OK);
     assert_eq!(names_below(&here.join("c")), [b"run-*.dat.literal"]);
@@ -196,8 +192,7 @@ fn names_are_data_and_never_commands() {
 fn relative_remote_paths_start_at_the_home_directory() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
-    // sshd itself starts in the home directory of the password file. That directory belongs to this machine, not to the
-    // test.
+    // sshd starts in the password file's home, which is this machine's.
     lab.alpha().restart_sshd("ForceCommand cd \"$HOME\" && exec sh -c \"$SSH_ORIGINAL_COMMAND\"");
     let (file, home) = (lab.data("home").join("file"), lab.alpha().dir.join("home"));
     plant::file(&file, 1000, 1);
@@ -280,7 +275,6 @@ fn json_lines_are_whole_and_end_with_the_report() {
     }
 }
 
-/// `haul` in the test's own namespace, at home in `dir`.
 fn haul_here(dir: &std::path::Path) -> haul_e2e::Run {
     let run =
         haul_e2e::Run::new(haul_e2e::binary::find().expect("asked for with needs!")).env("HOME", dir.join("home"));

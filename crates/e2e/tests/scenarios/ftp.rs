@@ -1,4 +1,4 @@
-//! Copies from and to servers of FTP of other people: vsftpd without MLSD, proftpd with TLS and sums, pyftpdlib.
+//! Copies from and to others' FTP servers: vsftpd without MLSD, proftpd with TLS and sums, pyftpdlib.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,18 +9,16 @@ use std::time::Duration;
 use haul_e2e::memory::PeakWatch;
 use haul_e2e::{Facets, Run, Running, assert_same, code, needs, plant, scratch};
 
-/// A server of the files below `home`, and a place to copy to.
 struct Ftp {
     dir: tempfile::TempDir,
     _server: Running,
     port: u16,
-    /// What stands in front of the host in a URL.
+    /// Stands in front of the host in a URL.
     login: &'static str,
-    /// The scheme with TLS.
     scheme: &'static str,
 }
 
-/// Beside vsftpd, for Debian installs one server of FTP at a time.
+/// Debian installs one FTP server at a time; this one stands beside vsftpd.
 const PROFTPD_MODULES: &str = "/usr/local/lib/proftpd/usr/lib/proftpd";
 const MOD_TLS: &str = "/usr/local/lib/proftpd/usr/lib/proftpd/mod_tls.so";
 
@@ -32,11 +30,11 @@ fn free_port() -> u16 {
 impl Ftp {
     fn begin(login: &'static str, scheme: &'static str, start: impl FnOnce(&Path, u16) -> Run) -> Ftp {
         let dir = scratch();
-        // vsftpd refuses a top that its user may write to, so the files stand below it.
+        // vsftpd refuses a top that its user may write to.
         for name in ["home", "home/www", "from", "to", "tmp", "empty"] {
             fs::create_dir(dir.path().join(name)).expect("own directory");
         }
-        // Sessions are of another user.
+        // Sessions are another user's.
         plant::set_mode(&dir.path().join("home/www"), 0o777);
         plant::set_mode(dir.path(), 0o755);
         let port = free_port();
@@ -45,7 +43,7 @@ impl Ftp {
         Ftp { dir, _server: server, port, login, scheme }
     }
 
-    /// The user `games` stands for anybody: every Debian has it, and its home is there.
+    /// `games` stands for anybody: every Debian has it and its home.
     fn vsftpd(more: &'static str, scheme: &'static str) -> Ftp {
         Self::begin("", scheme, |dir, port| {
             let root = dir.display();
@@ -68,14 +66,13 @@ impl Ftp {
         Self::vsftpd("", "ftp")
     }
 
-    /// TLS from the first byte on, and each data connection has to continue its session.
+    /// TLS from the first byte; each data connection must continue its session.
     fn vsftpd_tls() -> Ftp {
         const TLS: &str = "ssl_enable=YES\nimplicit_ssl=YES\nallow_anon_ssl=YES\nforce_anon_logins_ssl=YES\nforce_anon_data_ssl=YES\n\
                            ssl_tlsv1=YES\nssl_ciphers=HIGH\nrequire_ssl_reuse=YES\nrsa_cert_file=DIR/cert.pem\nrsa_private_key_file=DIR/key.pem\n";
         Self::vsftpd(TLS, "ftps")
     }
 
-    /// A login with a password, for which haul asks for TLS, and sums.
     fn proftpd() -> Ftp {
         Self::begin("me:s%65cret@", "ftp", |dir, port| {
             let root = dir.display();
@@ -128,17 +125,15 @@ impl Ftp {
             .env("SSL_CERT_FILE", self.dir.path().join("cert.pem"))
     }
 
-    /// Copies the contents of `from` up.
     fn up(&self) -> Run {
         self.haul().args(["cp", "--json"]).arg(format!("{}/", self.from().display())).arg(self.url("tree/"))
     }
 
-    /// Copies them back.
     fn down(&self) -> Run {
         self.haul().args(["cp", "--json"]).arg(self.url("tree/")).arg(self.to())
     }
 
-    /// The names that haul gives unfinished files.
+    /// Names of haul's unfinished files.
     fn drafts(&self) -> usize {
         let names = fs::read_dir(self.www().join("tree")).expect("it is there");
         names
@@ -147,7 +142,6 @@ impl Ftp {
     }
 }
 
-/// A certificate that the server made for itself.
 fn certificate(dir: &Path) {
     Run::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
@@ -197,7 +191,6 @@ fn a_tree_goes_up_to_every_server_and_comes_back_as_it_was() {
         assert_same(&ftp.from(), &ftp.to(), Facets::CONTENTS);
         assert_eq!(ftp.up().run().expect(code::OK).count("files_moved"), 0, "it keeps times");
         assert_eq!(ftp.down().run().expect(code::OK).count("files_moved"), 0);
-        // A new file under the name of an old one, one that goes, and nothing else.
         plant::text(&ftp.from().join("odd/a b"), "another");
         fs::remove_file(ftp.from().join("odd/100%")).expect("own file");
         fs::remove_dir_all(ftp.from().join("sub/deep")).expect("own directory");
@@ -258,7 +251,7 @@ fn a_draft_of_other_data_is_not_gone_on_with() {
     copy.kill();
     let draft =
         fs::read_dir(ftp.www().join("tree")).expect("it is there").next().expect("a draft").expect("listed").path();
-    // Another host has begun to send something else there.
+    // Another host began to send something else there.
     plant::file(&ftp.from().join("../other"), fs::metadata(&draft).expect("it is there").len(), 9);
     fs::copy(ftp.from().join("../other"), &draft).expect("own file");
     let again = ftp.up().run().expect(code::OK);
@@ -384,7 +377,7 @@ fn a_million_names_by_mlsd_need_no_more_memory_than_a_bound() {
     let url = format!("ftp://127.0.0.1:{port}/d/");
     let empty = dir.path().join("empty");
     fs::create_dir(&empty).expect("own directory");
-    // The program and its buffers, with a run of sorted names of 8 MiB; `ls` sorts up to 64 MiB (`SiteBounds`).
+    // The program, its buffers and 8 MiB of sorted names; `ls` sorts up to 64 MiB (`SiteBounds`).
     for (command, flags, target, most_bytes) in [
         ("cp", &["--dry-run", "-q"][..], Some(&empty), 128 << 20),
         ("ls", &[], None, 100 << 20),

@@ -1,4 +1,4 @@
-//! `--retry`: a copy that loses its network, its far side or its login goes on by itself, and gives up at once on what does not mend.
+//! `--retry`: a copy that loses network, far side or login goes on, and gives up at once on what does not mend.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::roaming::OverSsh;
 
 const CUT_AT: u64 = 100 << 20;
 
-/// Patience that was asked for; the harness itself asks for none.
+/// The harness itself asks for no patience.
 const PATIENT: [&str; 2] = ["--retry", "10m"];
 
 #[test]
@@ -28,7 +28,7 @@ fn a_copy_whose_far_side_is_killed_goes_on_and_moves_nothing_twice_but_what_was_
         assert_eq!(report["earlier_tries"], 1, "{run}");
         assert_eq!(run.events_named("retry").len(), 1, "{run}");
         assert!(report["earlier_bytes_moved"].as_u64().expect("a number") >= CUT_AT, "{run}");
-        // The last try reads what the first one left, and its list has the file once.
+        // The last try reads the first one's rest, and lists the file once.
         let listed = std::fs::read_to_string(&manifest).expect("the manifest has its name");
         assert_eq!(listed.lines().filter(|line| !line.starts_with('#')).count(), 1, "{listed}");
     }
@@ -53,12 +53,12 @@ fn a_copy_without_network_for_longer_than_its_timeout_goes_on_when_the_cable_is_
 fn what_waiting_does_not_mend_ends_the_copy_at_once() {
     needs!(Namespaces, Haul);
     let copy = OverSsh::new(true);
-    // Nobody answers there, and nobody did before: perhaps the name is wrong.
+    // Nobody ever answered there: the name may be wrong.
     copy.lab.alpha().stop_sshd();
     let default = copy.lab.haul().args(["cp", "--json", "-F"]).arg(copy.lab.ssh_config());
     let run = default.arg(&copy.source).arg(at("alpha", &copy.target)).run().expect_one_of(&[code::SSH, code::NETWORK]);
     assert!(run.events_named("retry").is_empty(), "{run}");
-    // A wrong key stays wrong, also where patience was asked for.
+    // A wrong key stays wrong, however patient.
     copy.lab.alpha().restart_sshd("AuthorizedKeysFile /dev/null");
     let run = copy.command().args(["--retry", "forever", "-o", "BatchMode=yes"]).run();
     let run = run.expect_one_of(&[code::SSH, code::AUTHENTICATION]);
@@ -85,7 +85,6 @@ fn patience_that_was_asked_for_waits_for_a_host_that_is_not_there_yet_and_a_sign
     assert_same(&copy.source, &copy.target, Facets::PLAIN);
 }
 
-/// Two copies one after the other, and what sshd says of logins.
 fn logins_of_two_copies(lab: &Lab, flags: &[&str], config: &std::path::Path) -> usize {
     let before = lab.alpha().sshd_log().matches("Accepted publickey").count();
     for number in 0..2 {
@@ -105,14 +104,13 @@ fn the_second_copy_within_a_minute_needs_no_login_unless_the_user_wants_one() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
     assert_eq!(logins_of_two_copies(&lab, &["--no-keep-login"], &lab.ssh_config()), 2);
-    // What the user's own configuration says comes first.
     let own = lab.data("home").join("own-config");
     let text = std::fs::read_to_string(lab.ssh_config()).expect("the lab made it");
     std::fs::write(&own, format!("ControlMaster no\n{text}")).expect("own directory");
     assert_eq!(logins_of_two_copies(&lab, &[], &own), 2);
     assert_eq!(logins_of_two_copies(&lab, &["-o", "ControlPath=none"], &lab.ssh_config()), 2);
     assert_eq!(logins_of_two_copies(&lab, &[], &lab.ssh_config()), 1);
-    // Nothing of ours is left at the far side but a connection of ssh, and it carries the next copy after the far side was killed.
+    // Only an ssh connection is left at the far side, and carries the next copy after the far side was killed.
     lab.alpha().expect_no_haul_left(Duration::from_secs(10));
     assert_eq!(logins_of_two_copies(&lab, &[], &lab.ssh_config()), 0);
     for master in lab.home().processes_named("ssh") {

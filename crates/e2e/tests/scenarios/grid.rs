@@ -1,4 +1,4 @@
-//! Copies from and to servers of GridFTP: `globus-gridftp-server` with anonymous logins, and the same through ssh.
+//! Copies from and to GridFTP: `globus-gridftp-server` with anonymous logins, and through ssh.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,6 @@ use std::path::Path;
 
 use haul_e2e::{Facets, Lab, Run, Running, assert_same, code, contents_of, needs, plant};
 
-/// A server at the host `alpha`, one way or the other.
 struct Grid {
     lab: Lab,
     scheme: &'static str,
@@ -17,7 +16,7 @@ struct Grid {
 const PORT: u16 = 2811;
 
 impl Grid {
-    /// A server that anybody may use, as root: the files of the lab are root's.
+    /// The server runs as root, whose the lab's files are.
     fn of_anybody() -> Grid {
         let lab = Lab::pair();
         let address = lab.alpha().address().to_string();
@@ -32,7 +31,7 @@ impl Grid {
         Grid { lab, scheme: "gsiftp", _server: Some(server) }
     }
 
-    /// The script that Globus makes for a user.
+    /// Globus makes this script for a user.
     fn through_ssh() -> Grid {
         let lab = Lab::pair();
         let home = lab.data("alpha").parent().expect("a host has a directory").join("home/.globus");
@@ -76,7 +75,7 @@ fn a_name_that_the_server_would_change_fails_by_itself() {
     assert!(!back.join("\u{e4}2").exists());
 }
 
-/// Sizes at the edges of blocks and chunks, and a file of which all is a hole.
+/// The edges of blocks and chunks, and a file that is one hole.
 const SIZES: [u64; 8] = [0, 1, 262_143, 262_144, 262_145, (1 << 20) - 1, (1 << 20) + 1, 33 << 20];
 
 #[test]
@@ -142,7 +141,7 @@ fn a_server_that_cannot_reach_this_host_is_read_as_by_ftp() {
     let grid = Grid::of_anybody();
     let (source, back) = (grid.lab.data("alpha").join("f"), grid.lab.data("home").join("back"));
     plant::file(&source, 40 << 20, 1);
-    // A firewall of home: no connection comes in, and nobody is told.
+    // home's firewall silently drops incoming connections.
     grid.lab.home().run("nft").arg("add table inet wall").run().expect(code::OK);
     let chain = "add chain inet wall in { type filter hook input priority 0; }";
     grid.lab.home().run("nft").arg(chain).run().expect(code::OK);

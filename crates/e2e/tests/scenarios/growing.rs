@@ -1,4 +1,4 @@
-//! Files to which somebody appends while they are copied.
+//! Files appended to while they are copied.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use haul_e2e::{Lab, at, code, needs, plant};
 
 const LISTED_BYTES: usize = 8 << 20;
 
-/// Far more than was there, so that no copy waits for the end of it.
+/// Far more than was there, so no copy waits for its end.
 const MOST_APPENDED: usize = 40_000;
 
 #[test]

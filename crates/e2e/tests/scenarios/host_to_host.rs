@@ -29,7 +29,7 @@ impl Between {
         self.lab.cp().args(flags).arg(from).arg(at("beta", &self.target)).run()
     }
 
-    /// Payload bytes that crossed the cable of `home` while `work` ran.
+    /// Payload bytes over `home`'s cable during `work`.
     fn bytes_at_home(&self, work: impl FnOnce()) -> u64 {
         let read = || {
             let said = self.lab.home().run("cat").arg("/proc/self/net/dev").run().expect(0).stdout_text();
@@ -51,7 +51,7 @@ fn data_goes_directly_between_two_remote_hosts() {
         between.run(&[]).expect(code::OK);
     });
     assert_same(&between.source, &between.target, Facets::PLAIN);
-    // The installed programs leave from here; the data does not pass here.
+    // Programs leave from here; the data does not pass.
     assert!(crossed < 20 << 20, "{crossed} bytes came to the host that only asked for the copy");
     let again = between.run(&[]).expect(code::OK);
     assert_eq!(again.count("bytes_moved"), 0, "{again}");
@@ -73,7 +73,7 @@ fn both_ends_may_stand_on_one_host() {
     }
 }
 
-/// One host may have two names, so the target itself is looked for in the source.
+/// A host may have two names, so the target itself is looked for in the source.
 #[test]
 fn a_directory_is_not_copied_into_itself_at_one_host() {
     needs!(Namespaces, Haul);
@@ -94,7 +94,6 @@ fn a_directory_is_not_copied_into_itself_at_one_host() {
 fn data_goes_through_here_when_asked() {
     needs!(Nftables, Haul);
     let between = Between::new();
-    // The two hosts do not see each other.
     let (alpha, beta) = (between.lab.alpha(), between.lab.host("beta"));
     alpha.close_ports_but(&[alpha.ssh_port], Manner::Drop);
     beta.close_ports_but(&[beta.ssh_port], Manner::Drop);

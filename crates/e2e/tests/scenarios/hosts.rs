@@ -1,4 +1,4 @@
-//! Several hosts over ssh that see one directory are one end.
+//! Several ssh hosts that see one directory are one end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use haul_e2e::outcome::json_lines;
 use haul_e2e::{Facets, Lab, Outcome, Running, assert_same, at, code, needs, plant};
 
-/// At [`RATE`] it takes three seconds.
+/// Three seconds at [`RATE`].
 const LARGE_BYTES: u64 = 60 << 20;
 
-/// So slow that there is a middle to be killed in.
+/// Slow enough to be killed in the middle.
 const RATE: [&str; 2] = ["--rate", "20MB"];
 
 struct Hosts {
@@ -25,7 +25,7 @@ impl Hosts {
         plant::mixed(&tree, 1);
         plant::file(&tree.join("large"), LARGE_BYTES, 2);
         plant::date(&tree, 3);
-        // The program gets there with the first copy, and the large file is then half done already.
+        // The first copy brings the program, and half of the large file.
         for host in ["alpha", "beta"] {
             lab.cp().arg(at(host, lab.ssh_config())).arg(&back).run().expect(code::OK);
         }

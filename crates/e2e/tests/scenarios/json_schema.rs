@@ -1,10 +1,10 @@
-//! The JSON Schema of the lines of `haul cp --json`: against every kind of line, and against what copies write.
+//! The JSON Schema of `haul cp --json`, against every kind of line and against copies.
 
 use std::path::{Path, PathBuf};
 
 use haul_e2e::{Outcome, Run, code, needs, plant, scratch};
 
-/// Validates each line, and fails on a field that the schema does not have: the program may not write what nobody can look up.
+/// Fails on fields that the schema lacks.
 const CHECK: &str = r##"
 import json, sys, jsonschema
 schema = json.load(open(sys.argv[1]))
@@ -36,7 +36,6 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What the schema knows and these lines do not have.
 fn check(lines: &str) -> Vec<String> {
     let schema = repository().join("docs/use/json.schema.json");
     let run = Run::new("python3").args(["-c", CHECK]).arg(schema).input(lines.as_bytes()).run().expect(code::OK);
@@ -46,7 +45,7 @@ fn check(lines: &str) -> Vec<String> {
 #[test]
 fn the_schema_has_every_kind_of_line_and_each_line_is_as_it_says() {
     needs!(Tool("python3"), Tool("jsonschema"));
-    // A test of the program pins this file to every kind of line with every field set.
+    // A test of the program pins this file: every line, every field.
     let all = repository().join("crates/cli/src/cp/snapshots/haul__cp__json__tests__json_lines.snap");
     let all = std::fs::read_to_string(all).expect("it is in the repository");
     let lines: String = all.lines().filter(|line| line.starts_with('{')).flat_map(|line| [line, "\n"]).collect();

@@ -1,5 +1,5 @@
-//! A login that is kept for the next copy: it serves only the host and the account that it was made for, and a dead one costs little.
-//! How long a far side may be silent before its first word.
+//! A kept login serves only its own host and account, and a dead one costs little. A far side may be silent before its first
+//! word only so long.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -15,7 +15,6 @@ struct Logins {
 }
 
 impl Logins {
-    /// A lab, with further lines in front of its configuration of ssh.
     fn with(lab: Lab, hosts: &str) -> Self {
         let (file, config) = (lab.data("home").join("file"), lab.data("home").join("config"));
         plant::file(&file, 100_000, 1);
@@ -44,7 +43,7 @@ impl Logins {
         run
     }
 
-    /// New logins at each of these hosts, when this is copied.
+    /// New logins at each host, when this is copied.
     #[track_caller]
     fn logs_in<const N: usize>(&self, hosts: [&str; N], flags: &[&str], to: &str) -> [usize; N] {
         let counted = || hosts.map(|host| logins_at(self.lab.host(host)));
@@ -59,14 +58,14 @@ fn logins_at(host: &Host) -> usize {
     host.sshd_log().matches("Accepted publickey").count()
 }
 
-/// Two hosts that both are 127.0.0.1, port 2299, for whoever jumps there.
+/// Both are 127.0.0.1, port 2299, for a jump.
 fn two_nodes() -> Logins {
     let lab = Lab::triangle();
     for host in ["alpha", "beta"] {
         lab.host(host).restart_sshd("Port 2299");
     }
     let known = fs::read_to_string(lab.known_hosts()).expect("the lab made it");
-    // Both keys are known for the node, so that only the way decides.
+    // The node has both keys, so only the way decides.
     let both: String =
         known.lines().filter_map(|line| line.split_once(' ')).map(|(_, key)| format!("node {key}\n")).collect();
     plant::text(&lab.known_hosts(), &format!("{known}{both}"));
@@ -87,7 +86,6 @@ fn a_kept_login_serves_no_host_but_its_own() {
     needs!(Namespaces, Haul);
     let logins = two_nodes();
     let both = ["alpha", "beta"];
-    // The login at the gate, and the one at the node behind it.
     for (first, second) in [
         ((&[][..], "by-alpha"), (&[][..], "by-beta")),
         ((&[], "through-alpha"), (&[], "through-beta")),
@@ -96,7 +94,6 @@ fn a_kept_login_serves_no_host_but_its_own() {
     ] {
         assert_eq!(logins.logs_in(both, first.0, first.1), [2, 0], "{first:?}");
         assert_eq!(logins.logs_in(both, second.0, second.1), [0, 2], "{second:?} after {first:?}");
-        // Each is kept.
         assert_eq!(logins.logs_in(both, first.0, first.1), [0, 0], "{first:?}");
         assert_eq!(logins.logs_in(both, second.0, second.1), [0, 0], "{second:?}");
     }
@@ -116,7 +113,7 @@ fn the_host_key_of_each_alias_is_checked_beside_a_kept_login() {
     let logins = two_nodes();
     assert_eq!(logins.logs_in(["alpha"], &[], "alpha"), [1]);
     assert_eq!(logins.logs_in(["alpha"], &[], "alpha"), [0]);
-    // The same address and port, and another key is expected.
+    // Another key is expected at the same address and port.
     for verb in [&["ls"][..], &["rm"], &["cp"]] {
         let victim = logins.lab.data("alpha").join("victim");
         plant::text(&victim, "words\n");
@@ -147,7 +144,7 @@ fn an_alias_that_is_given_another_meaning_within_the_minute_is_logged_in_to_agai
         logins.configure(&jump(beta));
         assert_eq!(logins.logs_in(["alpha", "beta"], &[], alias), [0, expected]);
     }
-    // A command that decides may decide otherwise the next time.
+    // A deciding command may decide otherwise the next time.
     let file = logins.lab.data("home").join("at-beta");
     let decides = format!(
         "Match originalhost moves exec \"test -e {}\"\n{}Host *\n{}",
@@ -163,7 +160,6 @@ fn an_alias_that_is_given_another_meaning_within_the_minute_is_logged_in_to_agai
     assert_eq!(logins.logs_in(["alpha", "beta"], &[], "moves"), [1, 0]);
 }
 
-/// The lines of a block without its head.
 fn inner(block: &str) -> String {
     block.lines().skip(1).flat_map(|line| [line, "\n"]).collect()
 }
@@ -181,7 +177,6 @@ fn a_kept_login_serves_no_account_but_its_own() {
         assert_eq!(counted() - before, 1, "{name}");
     }
     assert_eq!(logs_in(&["-4"]), 1);
-    // Another key under the same name.
     let key = logins.lab.data("home").join("key");
     let identity = key.to_str().expect("it is text").to_owned();
     fs::copy(logins.lab.identity(), &key).expect("own directory");
@@ -230,8 +225,8 @@ fn a_home_with_a_long_name_keeps_logins_and_where_no_path_is_short_enough_it_is_
     assert!(told["reason"].as_str().expect("a text").contains("too long"), "{told}");
 }
 
-/// A dead connection costs at most a second. The rest is for a busy machine, and for a debug build, which hashes its own program for half a
-/// second before it asks.
+/// A dead connection costs a second; the rest is for a busy machine, and a debug build, which hashes its program for half a
+/// second.
 const DEAD_LOGIN_COSTS: Duration = Duration::from_millis(3000);
 
 #[test]
@@ -240,7 +235,7 @@ fn a_kept_login_that_is_dead_costs_a_second_at_most_and_no_words() {
     let logins = Logins::with(Lab::pair(), "");
     let fresh = || logins.copies(&["--no-keep-login"], "alpha").elapsed;
     fresh();
-    // The laptop is in another network; the host has lost its connections.
+    // The laptop is in another network; the host lost its connections.
     let ways_to_die: [&dyn Fn(); 2] = [&|| logins.lab.home().change_address(Ipv4Addr::new(10, 77, 0, 99)), &|| {
         let alpha = logins.lab.alpha();
         alpha.unplug();
@@ -267,7 +262,7 @@ fn a_kept_login_that_is_dead_costs_a_second_at_most_and_no_words() {
     }
 }
 
-/// What the login shell of a host does, by a word in a file.
+/// A word in a file tells the host's login shell what to do.
 struct Mood(PathBuf);
 
 impl Mood {
@@ -301,7 +296,7 @@ fn a_slow_far_side_keeps_its_login_and_one_that_became_slow_is_logged_in_to_agai
     mood.is("slow");
     let logs_in = || logins.logs_in(["alpha"], &[], "alpha")[0];
     assert_eq!((logs_in(), logs_in()), (1, 0), "its shell is slow as ever");
-    // Another copy runs on the connection, and goes on.
+    // Another copy on the connection goes on.
     let (large, target) = (logins.lab.data("home").join("large"), logins.lab.data("alpha").join("large"));
     plant::file(&large, 12 << 20, 2);
     let running = logins.lab.haul().args(["cp", "--json", "--retry", "0", "--rate", "1MB", "-F"]).arg(&logins.config);
@@ -314,7 +309,7 @@ fn a_slow_far_side_keeps_its_login_and_one_that_became_slow_is_logged_in_to_agai
     assert_same(&large, &target, Facets::PLAIN);
 }
 
-/// What a silent far side may take beyond `--timeout`: the login, and a busy machine.
+/// Beyond `--timeout`: the login, and a busy machine.
 const SILENT_LIMIT: Duration = Duration::from_secs(15);
 
 #[test]
@@ -331,7 +326,6 @@ fn a_far_side_that_is_silent_after_the_login_is_not_waited_for() {
     for flags in [&flags[..], &fresh] {
         expect_silence(logins.cp(flags, "alpha").run());
     }
-    // With a login that stands.
     mood.is("usual");
     logins.copies(&flags, "alpha");
     mood.is("silent");
@@ -342,12 +336,11 @@ fn a_far_side_that_is_silent_after_the_login_is_not_waited_for() {
     let run = logins.cp(&flags, "alpha").arg("--detach").run();
     assert!(run.elapsed < SILENT_LIMIT, "{run}");
     run.expect(code::TIMEOUT);
-    // At a terminal, where ssh could ask somebody before the login.
+    // At a terminal, ssh could ask before the login.
     let text = fs::read_to_string(&logins.config).expect("own file").replace("BatchMode yes", "BatchMode no");
     plant::text(&logins.config, &text);
     let run = at_a_terminal(&logins, "--timeout 3 --no-keep-login", "alpha");
     assert!(run.elapsed < SILENT_LIMIT && run.code() == code::TIMEOUT, "{run}");
-    // There, and over a connection that the user shares.
     mood.is("usual");
     let socket = logins.lab.data("home").join("own");
     plant::text(
@@ -361,7 +354,6 @@ fn a_far_side_that_is_silent_after_the_login_is_not_waited_for() {
     assert!(run.elapsed < SILENT_LIMIT && run.code() == code::TIMEOUT, "{run}");
 }
 
-/// `haul cp` at a terminal.
 fn at_a_terminal(logins: &Logins, flags: &str, host: &str) -> Outcome {
     let haul = haul_e2e::binary::find().expect("needs!(Haul)");
     let target = logins.lab.data("alpha").join("copy");
@@ -385,7 +377,7 @@ fn at_a_terminal_a_login_may_take_its_time() {
     let logins = Logins::with(lab, &thinks);
     let run = at_a_terminal(&logins, "--timeout 3", "alpha");
     assert_eq!(run.code(), code::OK, "{run}");
-    // Where nobody can be asked, it may not.
+    // Without somebody to ask, it may not.
     let run = logins.cp(&["--timeout", "3"], "alpha").run().expect(code::TIMEOUT).says(&["does not reach alpha"]);
     assert!(run.elapsed < SILENT_LIMIT, "{run}");
 }

@@ -1,4 +1,4 @@
-//! How data connections are made: direct, reversed, over ssh; with firewalls, strangers, address families.
+//! Data connections: direct, reversed, over ssh; with firewalls, strangers, address families.
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,7 +33,6 @@ impl Lanes {
         self.lab.cp().args(flags).arg(at("alpha", contents_of(&self.there))).arg(&self.back)
     }
 
-    /// Push and pull use this way.
     #[track_caller]
     fn go(&self, flags: &[&str], path: &str) {
         for (run, target) in [(self.push(flags), &self.there), (self.pull(flags), &self.back)] {
@@ -49,7 +48,6 @@ impl Lanes {
         self.lab.alpha().ssh_port
     }
 
-    /// The peers of the data connections of `alpha`: addresses and ports.
     fn connections(&self) -> Vec<String> {
         let ssh_port = self.ssh_port();
         let filter = format!("( not sport = :{ssh_port} and not dport = :{ssh_port} )");
@@ -58,7 +56,7 @@ impl Lanes {
     }
 }
 
-/// The number of warnings that the data goes through ssh, with a hint.
+/// Warnings that data goes through ssh, with a hint.
 fn through_ssh(run: &Outcome) -> usize {
     let is_it = |text: &str| text.contains("goes through ssh") && text.contains("--port-range");
     run.events_named("warning").iter().filter(|event| event["text"].as_str().is_some_and(is_it)).count()
@@ -110,7 +108,7 @@ fn closed_ports_cost_only_a_moment() {
     let chosen = run.events_named("chose").into_iter().find(|event| event["what"] == "lane path").expect("it is told");
     let why = chosen["reason"].as_str().unwrap_or_default();
     assert!(why.contains("direct: cannot connect") && why.contains("reversed: cannot connect"), "{why}");
-    // Each way is tried for 3 s. The rest is for a busy machine; the kernel's own attempts take over two minutes.
+    // Each way is tried for 3 s; the rest is for a busy machine. The kernel's own attempts take over two minutes.
     assert!(run.elapsed < Duration::from_secs(40), "{run}");
 }
 
@@ -118,7 +116,7 @@ fn closed_ports_cost_only_a_moment() {
 fn the_listener_keeps_to_its_port_range() {
     needs!(Nftables, Haul);
     let lanes = Lanes::new();
-    // Only these ports are open, in both directions.
+    // Only these ports are open, both ways.
     lanes.lab.alpha().close_ports_but(&[lanes.ssh_port(), 50001, 50002], Manner::Drop);
     lanes.lab.home().close_ports_but(&[50001, 50002], Manner::Drop);
     lanes.go(&["--port-range", "50001-50002", "--lanes", "4"], "direct");
@@ -237,7 +235,7 @@ fn compression_and_rates_are_honoured() {
     plant::text(&lanes.here.join("words"), &"the same words again and again\n".repeat(300_000));
     lanes.push(&["-z"]).run().expect(code::OK);
     assert_same(&lanes.here, &lanes.there, Facets::PLAIN);
-    // 60 MiB and more at 160 Mbit/s take three seconds at least.
+    // 60 MiB at 160 Mbit/s take three seconds.
     let run = lanes.pull(&["--rate", "160Mbit"]).run().expect(code::OK);
     assert!(run.elapsed > Duration::from_millis(2500), "{run}");
     assert!(run.elapsed < Duration::from_secs(10), "{run}");
@@ -261,8 +259,7 @@ fn a_lost_lane_gives_its_chunks_back() {
         for mib in [20, 50, 80] {
             running.when_moved(mib << 20);
             let [victim, ..] = &lanes.connections()[..] else { panic!("no data connection in the middle of a copy") };
-            // The kernel resets the connection at both ends, as a broken middlebox would. A kernel that cannot do this
-            // says nothing.
+            // The kernel resets both ends, as a broken middlebox would; one that cannot says nothing.
             let (_, port) = victim.rsplit_once(':').expect("address and port");
             lanes.lab.alpha().run("ss").args(["-K", "-tn", "dport", "=", &format!(":{port}")]).run().expect(0);
             let is_gone = || !lanes.connections().contains(victim);
@@ -281,7 +278,6 @@ fn a_jump_host_leads_to_a_host_that_is_out_of_reach() {
     let lab = Lab::triangle();
     let (here, there) = (lab.data("home").join("file"), lab.data("beta").join("file"));
     plant::file(&here, 20 << 20, 1);
-    // home and beta do not see each other.
     for (host, other) in [(lab.home(), lab.host("beta")), (lab.host("beta"), lab.home())] {
         host.nft(&format!(
             "table inet lab_apart {{\nchain c {{\ntype filter hook output priority 0;\nip daddr {} drop\nip6 daddr {} drop\n}}\n}}\n",
@@ -299,7 +295,7 @@ fn a_jump_host_leads_to_a_host_that_is_out_of_reach() {
     }
 }
 
-/// Established TCP connections of the calling thread's namespace, except those of the ssh server.
+/// Established TCP connections in the thread's namespace, except the ssh server's.
 fn established_here(ssh_port: u16) -> usize {
     const ESTABLISHED: &str = "01";
     let mut count = 0;

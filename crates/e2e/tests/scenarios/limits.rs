@@ -1,14 +1,12 @@
-//! The limit in a report is the limit that the test made: one thing is slow, and everything else is fast.
+//! The report's limit is the test's: one thing is slow, all else fast.
 //!
-//! Rates are far below those of the machine, so that nothing else is slow. Each setting is checked by a measurement
-//! without haul.
+//! Rates are far below the machine's, and each setting is measured without haul.
 
 use std::path::Path;
 
 use haul_e2e::{Boxed, Outcome, SlowCpu, SlowDisk, code, needs, plant, scratch};
 use serde_json::Value;
 
-/// A path that is faster than the slow thing of the test.
 const FAST: Boxed<'_> = Boxed {
     rate: "1Gbit",
     rtt: "2ms",
@@ -20,7 +18,7 @@ const FAST: Boxed<'_> = Boxed {
     before_target: "",
 };
 
-/// Copies a new file of so many MiB, and checks that the first remedy has these words.
+/// Copies a new file of `mib` MiB, and checks the first remedy's words.
 #[track_caller]
 fn check(path: &Boxed, flags: &[&str], mib: u64, limit: &str, remedy: &str) -> Value {
     let dir = scratch();
@@ -49,7 +47,7 @@ fn within(share: f64, told: f64, made: f64, run: &Value) {
     assert!((told / made - 1.0).abs() < share, "{told} is not {made}\n{run:#}");
 }
 
-/// Bytes in flight on one lane, from its lasting rate: one window in each round trip.
+/// A lane's bytes in flight, by its lasting rate: a window each round trip.
 fn under_way(report: &Value) -> f64 {
     let lanes = report["lanes"].as_f64().unwrap_or_default();
     of_path(report, "capacity_bytes_per_s") * of_path(report, "rtt_min_us") / 1e6 / lanes
@@ -59,7 +57,6 @@ fn of_path(report: &Value, name: &str) -> f64 {
     report["path"][name].as_f64().unwrap_or_default()
 }
 
-/// The number before ` MiB/s` in the words of a remedy.
 fn mib_per_s(report: &Value) -> f64 {
     let texts: Vec<&str> =
         report["remedies"].as_array().into_iter().flatten().filter_map(|remedy| remedy["text"].as_str()).collect();
@@ -89,7 +86,7 @@ fn a_slow_disk_at_the_source_of_a_near_path() {
 #[test]
 fn a_slow_disk_at_the_source_of_a_far_path() {
     needs!(Boxed, Slow);
-    // The job is short for the path: the ramp counts as time of the disk.
+    // The job is short: the ramp counts as the disk's time.
     slow_source("60ms", "8", 0.3);
 }
 
@@ -102,7 +99,7 @@ fn slow_target(rtt: &str, tolerance: f64) {
     let path = Boxed { rtt, rate: "400Mbit", before_target: &disk.join(), ..FAST };
     let run = path.push(&["--cc", "cubic"], &from, &disk.path().join("copy"));
     let report = run.clone().expect(code::OK).report();
-    // Both count as the disk: its slow writes, and the flush of the rest after the last byte.
+    // Slow writes and the final flush both count as the disk.
     let limit = report["limit"].as_str().unwrap_or_default();
     assert!(["target storage", "flush"].contains(&limit), "{run}");
     named(&run, limit, "--no-flush");
@@ -118,14 +115,13 @@ fn a_slow_disk_at_the_target_of_a_near_path() {
 #[test]
 fn a_slow_disk_at_the_target_of_a_far_path() {
     needs!(Boxed, Slow);
-    // As above.
     slow_target("60ms", 0.3);
 }
 
 #[test]
 fn a_slow_processor_at_the_source() {
     needs!(Boxed, Slow);
-    // A twentieth of a quick one fills a path of 1 Gbit/s.
+    // A twentieth of a quick processor fills 1 Gbit/s.
     let slow = SlowCpu::of(25);
     for rtt in ["2ms", "40ms"] {
         let path = Boxed { rtt, before_source: &slow.join(), ..FAST };
@@ -151,7 +147,7 @@ fn a_small_receive_window() {
         let path = Boxed { rate: "200Mbit", rtt: "60ms", target: &target, ..FAST };
         let report = check(&path, &["--lanes", lanes, "--cc", "cubic"], 12, "receive window", "net.ipv4.tcp_rmem");
         about(of_path(&report, "window_bytes"), under_way(&report), &report);
-        // Half to three quarters of the buffer are data, depending on the sizes of the packets.
+        // Data is half to three quarters of the buffer, by packet size.
         let share = of_path(&report, "window_bytes") / f64::from(most);
         assert!((0.45..0.8).contains(&share), "{share}\n{report:#}");
     }
@@ -160,8 +156,7 @@ fn a_small_receive_window() {
 #[test]
 fn a_small_send_buffer() {
     needs!(Boxed);
-    // The maximum that a process may ask for is one setting for all hosts of a machine, so this host is told of a
-    // smaller one.
+    // All hosts of a machine share the maximum, so this host is told a smaller one.
     let dir = scratch();
     let small = dir.path().join("wmem_max");
     plant::text(&small, "212992\n");
@@ -169,7 +164,7 @@ fn a_small_send_buffer() {
     let source = "\"net.ipv4.tcp_wmem\" = \"4096 16384 262144\"";
     let path = Boxed { rate: "200Mbit", rtt: "60ms", source, before_source: &before, ..FAST };
     let report = check(&path, &["--lanes", "1", "--cc", "cubic"], 12, "send buffer", "net.ipv4.tcp_wmem");
-    // The peak in flight, against the mean: a send buffer is a softer limit than a window.
+    // The peak in flight is softer: a send buffer is no window.
     within(0.25, of_path(&report, "window_bytes"), under_way(&report), &report);
 }
 
@@ -197,11 +192,11 @@ fn a_link_that_others_fill() {
     needs!(Boxed);
     let more = "[[traffic]]\nkind = \"tcp\"\nfrom = \"source\"\nto = \"target\"\nflows = 4";
     let path = Boxed { rate: "80Mbit", rtt: "40ms", more, ..FAST };
-    // A shorter copy may be over before it has held back long enough to know whose the queue is.
+    // A shorter copy may end before it knows whose the queue is.
     check(&path, &["--cc", "cubic"], 60, "contention", "Others use the link");
 }
 
-/// Without haul: this checks the helpers themselves.
+/// Checks the helpers themselves, without haul.
 #[test]
 fn what_is_slow_is_as_slow_as_it_says() {
     needs!(Slow);

@@ -1,4 +1,4 @@
-//! `haul verify` and `haul diff`: trees here and at another host against the lists that people have, and against each other.
+//! `haul verify` and `haul diff`: trees here and elsewhere, against people's lists and each other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,6 @@ use haul_e2e::{Run, at, code, needs, plant};
 
 use crate::daemon::Daemon;
 
-/// What a program of coreutils says of all files of the tree.
 fn listed(daemon: &Daemon, program: &str) -> Vec<u8> {
     let script = format!("find tree -type f -exec {program} {{}} +");
     Run::new("sh").args(["-c", &script]).current_dir(&daemon.offered).run().expect(code::OK).stdout
@@ -27,7 +26,7 @@ fn the_far_side_is_checked_against_the_lists_of_the_neighbours() {
     let by_ssh = |lab: &haul_e2e::Lab| lab.haul().args(["verify", "-F"]).arg(lab.ssh_config());
     let programs = ["sha256sum", "md5sum --tag", "sha512sum -b", "sha1sum", "b3sum"];
     for program in programs {
-        // Names that are not UTF-8 are none for b3sum.
+        // b3sum takes only UTF-8 names.
         if program == "b3sum" {
             ["odd", "names"].iter().for_each(|dir| fs::remove_dir_all(tree.join(dir)).expect("own files"));
         }
@@ -35,7 +34,7 @@ fn the_far_side_is_checked_against_the_lists_of_the_neighbours() {
         daemon.haul_in_words("verify").arg(&list).arg(daemon.url("")).run().expect(code::OK).says(&["verified"]);
         by_ssh(&daemon.lab).arg(&list).arg(at("alpha", &daemon.offered)).run().expect(code::OK).says(&["verified"]);
     }
-    // What haul says of it is a list, too, also on its way from a program.
+    // haul's own output is a list, too, even from a pipe.
     let said = daemon.haul_in_words("hash").arg(daemon.url("tree")).run().expect(code::OK).stdout;
     daemon.haul_in_words("verify").args(["-", &daemon.url("")]).input(said).run().expect(code::OK).says(&["BLAKE3"]);
 
@@ -63,7 +62,7 @@ fn a_bag_at_another_host_is_checked_with_its_own_lists() {
     for (size, seed) in [(0, 1), (1000, 2), (5_000_001, 3)] {
         plant::file(&bag.join(format!("data/sub dir/{size}")), size, seed);
     }
-    // As bagit.py of the Library of Congress writes it.
+    // bagit.py of the Library of Congress writes it so.
     let script = "find data -type f -exec sha256sum {} + > manifest-sha256.txt; \
                   printf 'BagIt-Version: 0.97\\nTag-File-Character-Encoding: UTF-8\\n' > bagit.txt; \
                   sha256sum bagit.txt manifest-sha256.txt > tagmanifest-sha256.txt";
@@ -96,7 +95,6 @@ fn a_tree_has_one_hash_which_a_copy_a_manifest_and_the_far_side_tell_alike() {
     let written = fs::read_to_string(&list).expect("it has its name");
     assert!(written.ends_with(&format!(" root {root}\n")), "{written}");
 
-    // The same bytes, from either side.
     let by_daemon = daemon.haul_in_words("hash").arg("-m").arg(daemon.url("tree")).run().expect(code::OK);
     assert_eq!(by_daemon.stdout_text(), written);
     let by_ssh = lab.haul().args(["hash", "--manifest", "-F"]).arg(lab.ssh_config());
@@ -105,7 +103,7 @@ fn a_tree_has_one_hash_which_a_copy_a_manifest_and_the_far_side_tell_alike() {
     assert_eq!(by_self.stdout_text(), written);
     let verify = lab.haul().args(["verify", "--json", "--extra", "-"]).arg(&here).input(by_self.stdout).run();
     assert!(verify.expect(code::OK).stdout_text().contains(&root));
-    // With nothing but b3sum, as docs/use/verify.md has it.
+    // b3sum alone suffices, by docs/use/verify.md.
     let script = "sed -E '/^#/d; s/^([0-9a-f]{64}  [0-9]+) -?[0-9]+\\.[0-9]{9} /\\1 /' \"$1\" | b3sum --no-names";
     let summed = Run::new("sh").args(["-c", script, "sh"]).arg(&list).run().expect(code::OK);
     assert_eq!(summed.stdout_text().trim(), root);
@@ -118,7 +116,7 @@ fn a_tree_has_one_hash_which_a_copy_a_manifest_and_the_far_side_tell_alike() {
     daemon.haul_in_words("hash").arg("-m").arg(daemon.url("*")).run().expect(code::USAGE).says(&["one directory"]);
 }
 
-/// Lines of rsync's dry run, as `haul diff` calls them. What changes of directories matters with `-a` alone.
+/// rsync's dry run in `haul diff`'s words. Changes of directories matter with `-a` alone.
 fn rsync_says(flags: &[&str], source: &Path, target: &Path) -> BTreeSet<String> {
     let ends = [source, target].map(|end| format!("{}/", end.display()));
     let run = Run::new("rsync").args(flags).arg("--delete").args(ends).run().expect(code::OK);
@@ -178,8 +176,8 @@ fn two_trees_are_compared_as_rsync_and_diff_compare_them() {
     let differ = diff.stdout_text().lines().filter(|line| line.ends_with("differ")).count();
     assert_eq!(differ, contents.iter().filter(|line| line.starts_with("changed")).count());
 
-    // With -a also what stands on the entries, of directories too. What a rule leaves out is compared on no side. rsync takes times of one
-    // second for the same.
+    // -a also compares attributes, of directories too. What a rule leaves out is compared on no side. rsync takes times of
+    // one second for equal.
     let script = "chmod 600 a/b/same; chmod 700 b; chmod u+s b/in; chown 7:8 b.x/in; touch -h -d 2001-01-01 link a";
     Run::new("sh").args(["-ec", script]).current_dir(&there).run().expect(code::OK);
     let all = rsync_says(&["-a", "-n", "-i"], &here, &there);

@@ -1,6 +1,6 @@
-//! Scenarios: the built `haul` between hosts made of network namespaces. One file per theme.
+//! Scenarios: the built `haul` between network namespaces, one file per theme.
 //!
-//! Each test stands alone: it makes its hosts, copies, looks at exit code, report and disk, and leaves nothing behind.
+//! Each test makes its hosts, copies, looks at exit code, report and disk, and leaves nothing behind.
 #![forbid(unsafe_code)]
 
 mod bad_paths;

@@ -1,20 +1,19 @@
-//! Memory stays below a bound on both sides, whatever the number of files and their size.
+//! Memory stays bounded on both sides, for any number and size of files.
 //!
-//! `HAUL_E2E_FILES=1000000 HAUL_E2E_SPARSE_GB=100` runs the full sizes of the promise.
+//! `HAUL_E2E_FILES=1000000 HAUL_E2E_SPARSE_GB=100` runs the promise in full.
 
 use std::fs;
 
 use haul_e2e::memory::PeakWatch;
 use haul_e2e::{Facets, Lab, Outcome, Run, SmallDisk, assert_same, at, code, contents_of, needs, plant};
 
-/// The promised limit for either side.
+/// The promise for either side.
 const LIMIT_BYTES: u64 = 256 << 20;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Runs the copy and fails when a side takes more than the limit.
 #[track_caller]
 fn within_limit(lab: &Lab, label: &str, command: Run) -> Outcome {
     let (here, there) = (PeakWatch::of(lab.home()), PeakWatch::of(lab.alpha()));
@@ -33,8 +32,7 @@ fn a_million_files_need_no_more_than_a_thousand() {
     let disk = SmallDisk::mount(20_000);
     let lab = Lab::pair();
     let (source, there) = (disk.path().join("source"), disk.path().join("target"));
-    // Each file with content takes a page of memory. Three trees of a million files would be too much for the machine,
-    // not for haul.
+    // Each file with content takes a page: three trees of a million would overload the machine, not haul.
     plant::many(&source, files, if files > 200_000 { 0 } else { 10 }, 1);
     let command = || lab.cp().arg(contents_of(&source)).arg(at("alpha", &there));
     let run = within_limit(&lab, "first copy", command());
@@ -43,7 +41,6 @@ fn a_million_files_need_no_more_than_a_thousand() {
     assert_eq!((run.count("files_moved"), run.count("files_kept")), (0, files), "{run}");
     let run = within_limit(&lab, "again, with --delete", command().arg("--delete"));
     assert_eq!(run.count("deleted"), 0, "{run}");
-    // In the other direction.
     let back = disk.path().join("back");
     within_limit(&lab, "pulled", lab.cp().arg(at("alpha", contents_of(&there))).arg(&back));
     assert_same(&source, &back, Facets::PLAIN);

@@ -1,15 +1,13 @@
-//! What is mounted below a tree that is deleted, mirrored or replaced stays.
+//! Mounts below a tree that is deleted, mirrored or replaced stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use haul_e2e::{Outcome, Run, code, contents_of, needs, plant, scratch};
 
-/// Unmounted when dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// A file system of its own.
     #[track_caller]
     fn disk(at: &Path) -> Self {
         fs::create_dir_all(at).expect("own directory");
@@ -17,7 +15,6 @@ impl Mounted {
         Self(at.to_owned())
     }
 
-    /// Another directory, or a file, of the same file system.
     #[track_caller]
     fn bound(what: &Path, at: &Path) -> Self {
         Run::new("mount").arg("--bind").arg(what).arg(at).run().expect(0);
@@ -35,7 +32,7 @@ fn haul(words: &[&str]) -> Run {
     Run::new(haul_e2e::binary::find().expect("asked for with needs!")).args(words)
 }
 
-/// A directory, and two mounts below it: of another file system, and of a directory beside it.
+/// A directory with two mounts: another file system, and a directory beside it.
 struct Stage {
     dir: tempfile::TempDir,
     _mounts: Vec<Mounted>,
@@ -58,7 +55,7 @@ impl Stage {
         self.dir.path().join(path)
     }
 
-    /// All that is mounted stands, and the rest is gone if `is_done`.
+    /// Mounts stand; the rest is gone if `is_done`.
     #[track_caller]
     fn holds(&self, tree: &str, is_done: bool, run: &Outcome) {
         assert!(self.at("elsewhere/precious").exists(), "the mount of a directory was entered\n{run}");
@@ -104,7 +101,7 @@ fn a_mirror_of_one_file_system_leaves_the_others_at_its_target() {
         let run = haul(&["cp", "--delete"]).args(flags).arg(contents_of(&stage.at("from"))).arg(stage.at("to")).run();
         let run = run.expect(code::OK);
         assert!(!stage.at("to/file").exists(), "{run}");
-        // Without -x, the source's own directories are what they are called.
+        // Without -x, the source's own directories have its names.
         for precious in ["to/disk/precious", "elsewhere/precious"] {
             assert_eq!(stage.at(precious).exists(), stays, "{precious}\n{run}");
         }
@@ -123,7 +120,6 @@ fn a_tree_is_removed_without_what_is_mounted_in_it() {
     let run = haul(&["rm", "-r", "-f"]).arg(stage.at("tree/disk")).run();
     assert_ne!(run.code(), code::OK, "{run}");
     stage.holds("tree", true, &run);
-    // Its content was named.
     haul(&["rm"]).arg(stage.at("tree/disk/precious")).run().expect(code::OK);
     assert!(!stage.at("tree/disk/precious").exists());
 }

@@ -1,5 +1,4 @@
-//! Unusual file systems: names that collide, coarse times, no locks, late errors, stale handles, storage that hangs.
-//! The tests serve them from memory.
+//! Unusual file systems, from memory: colliding names, coarse times, no locks, late errors, stale handles, hanging storage.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_e2e::{Facets, OddDisk, Oddities, Run, assert_same, code, contents_of, eventually, needs, plant, scratch};
 
-/// A copy from one directory into another of this machine.
 fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
     let program = haul_e2e::binary::find().expect("asked for with needs!");
     Run::new(program).args(["cp", "--json"]).args(flags).arg(contents_of(source)).arg(target)
@@ -55,11 +53,11 @@ fn of_names_that_differ_in_case_one_stays_whole_where_both_are_one() {
     ] {
         plant::file(&source.join(path), size, seed);
     }
-    // Repeated: the existing entries come from this same copy.
+    // The second time, existing entries are this copy's own.
     for _ in 0..2 {
         let run = copy(&source, &target, &[]).run().expect(code::PARTIAL);
         run.says(&["upper and lower case"]);
-        // Two colliding files under way at once: either may be the first.
+        // Of two colliding files under way, either may be first.
         for names in [&["README", "readme"][..], &["Large", "large"], &["Folder/a"], &["alone"]] {
             let there = fs::read(target.join(names[0])).expect("it is there");
             let one_of_them = names.iter().any(|name| fs::read(source.join(name)).expect("own file") == there);
@@ -83,7 +81,7 @@ fn of_names_that_differ_in_case_and_arrive_together_nothing_unfinished_stays() {
     for (name, seed) in [("Large", 1), ("large", 2)] {
         plant::file(&source.join(name), 12 << 20, seed);
     }
-    // The rate is divided, so both are under way until the end.
+    // The divided rate keeps both under way.
     copy(&source, &target, &["--rate", "24MB", "--lanes", "2"])
         .run()
         .expect(code::PARTIAL)
@@ -102,7 +100,7 @@ fn names_that_are_one_there_are_found_however_far_apart_they_come() {
     keeps_the_first_however_far_apart(ONE_FORM, ["e\u{301}tat", "\u{e9}tat"], ["e\u{301}tude", "\u{e9}tude"]);
 }
 
-/// Files and directories whose two names collide on such a disk, in the order of the listing.
+/// The two names of each collide there; in the listing's order.
 #[track_caller]
 fn keeps_the_first_however_far_apart(oddities: Oddities, files: [&str; 2], directories: [&str; 2]) {
     let dir = scratch();
@@ -130,7 +128,6 @@ fn keeps_the_first_however_far_apart(oddities: Oddities, files: [&str; 2], direc
     }
 }
 
-/// The names that a directory lists, sorted.
 fn names(directory: &Path) -> Vec<String> {
     let read = fs::read_dir(directory).expect("it was made");
     let mut names: Vec<_> =
@@ -139,7 +136,6 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What a run tells of deletions, sorted.
 fn deletions(run: &haul_e2e::Outcome) -> Vec<String> {
     let path = |event: &serde_json::Value| event["path"].as_str().expect("a path").to_owned();
     let mut deleted: Vec<String> = run.events_named("deleted").iter().map(path).collect();
@@ -153,7 +149,7 @@ fn what_is_spelt_otherwise_at_the_target_is_not_deleted() {
     let one_case = Oddities { one_case: true, ..Oddities::default() };
     let windows = Oddities { one_case: true, strips_dots: true, plain_renames_only: true, ..Oddities::default() };
     let hfs = Oddities { one_form: true, one_case: true, respells: true, ..Oddities::default() };
-    // Names before and after, of a file, of a directory and of a link.
+    // Names before and after, of a file, a directory and a link.
     let renamed = [("Photo", "photo"), ("Pictures", "pictures"), ("Latest", "LATEST")];
     spares_respelled(one_case, renamed);
     spares_respelled(windows, renamed);
@@ -180,7 +176,7 @@ fn spares_respelled(oddities: Oddities, renamed: [(&str, &str); 3]) {
     }
     plant::file(&target.join(directory.0).join("extra"), 10, 6);
     plant::file(&source.join("new"), 1000, 7);
-    // The content changes, too, so that the name is given anew.
+    // Changed content makes the name be given anew.
     for changes in [false, true] {
         if changes {
             plant::file(&source.join(file.1), 2000, 8);
@@ -237,7 +233,7 @@ fn twins_with_further_links_do_not_replace_each_other() {
     }
 }
 
-/// exFAT by FUSE, where two spellings of one name have two inode numbers.
+/// exFAT by FUSE, where two spellings have two inode numbers.
 struct ExFat {
     dir: tempfile::TempDir,
     device: String,
@@ -290,7 +286,7 @@ fn names_that_are_one_are_told_where_the_file_system_numbers_names() {
     }
     assert_eq!(fs::read_to_string(target.join("photo")).expect("it is there"), "first");
     assert_eq!(fs::read_to_string(target.join("pictures/inner")).expect("it is there"), "inner");
-    // Two names of the source, one here: the first comes whole, and the other is not lost.
+    // Two names of the source are one here: the first comes whole, the other is not lost.
     write(&source.join("Photo"), "second");
     for flags in [&[][..], &["--remove-source-files"]] {
         let run = copy(&source, &disk.path().join("twins"), flags).run().expect(code::PARTIAL);
@@ -314,7 +310,6 @@ fn a_name_is_spelt_anew_where_both_spellings_are_one() {
     }
     assert_eq!(names(disk.path()), ["photo", "pictures"]);
     assert_eq!(names(&disk.path().join("pictures")), ["inner"]);
-    // Two links to one file are two names.
     fs::hard_link(disk.path().join("photo"), disk.path().join("other")).expect("own disk");
     let run = Run::new(&program).args(["mv", "photo", "other"]).current_dir(disk.path()).run();
     assert_ne!(run.says(&["the same file"]).code(), code::OK);
@@ -340,7 +335,7 @@ fn files_named_one_by_one_are_found_to_be_one_there_however_far_apart_they_come(
     }
 }
 
-/// More entries than a copy remembers as placed last.
+/// More than a copy remembers as placed last.
 const BETWEEN: u32 = 33_000;
 
 fn plant_between(directory: &Path) {
@@ -360,7 +355,7 @@ fn a_file_system_that_can_do_little_is_copied_to_and_gone_on_with() {
     plant::file(&source.join("large"), 60 << 20, 2);
     plant::date(&source, 3);
     let mut running = copy(&source, &target, &["--rate", "30MB"]).start();
-    // Checkpoints come every second; at this rate two of them have passed.
+    // At this rate, two checkpoints have passed: they come each second.
     running.when_moved(45 << 20);
     running.kill();
     let run = copy(&source, &target, &[]).run().expect(code::OK);
@@ -384,11 +379,10 @@ fn a_source_that_does_not_tell_when_it_changed_is_read_again_from_its_beginning(
         };
         plant(1);
         let mut running = copy(&source, &target, &["--rate", "30MB"]).start();
-        // Checkpoints come every second; at this rate one of them has passed.
+        // At this rate, a checkpoint has passed: they come each second.
         running.when_moved(45 << 20);
         running.kill();
         if is_rewritten {
-            // The same size, and the old time again.
             plant(2);
         }
         let run = copy(&source, &target, &[]).run().expect(code::OK);
@@ -438,7 +432,7 @@ fn a_file_server_that_starts_anew_costs_what_was_open_and_the_next_run_brings_it
     running.when_moved(20 << 20);
     disk.starts_anew();
     let run = running.wait();
-    // If the descriptor of the target directory is stale, the meaning of its path is unknown.
+    // Behind a stale target directory, the meaning of its path is unknown.
     assert!([code::OK, code::PARTIAL, code::FILE_IO].contains(&run.code()), "{run}");
     if run.code() == code::OK {
         assert_same(&source, &target, Facets::PLAIN);
@@ -454,7 +448,7 @@ fn a_source_whose_storage_does_not_answer_is_named() {
     let (disk, target) = (OddDisk::mount(Oddities::default()), dir.path().join("to"));
     plant::file(&disk.path().join("from/large"), 30 << 20, 1);
     plant::many(&disk.path().join("from/many"), 20, 1000, 2);
-    // The page cache must not answer instead of the disk.
+    // The page cache must not answer for the disk.
     disk.starts_anew();
     disk.hangs_beyond(Some(10 << 20));
     let begun = Instant::now();
@@ -470,7 +464,7 @@ fn a_source_whose_storage_does_not_answer_is_named() {
     assert_same(&disk.path().join("from"), &target, Facets::PLAIN);
 }
 
-/// The second version comes within the second of the first one, so that size and times are the same.
+/// Both versions come within a second, with equal size and times.
 #[test]
 fn two_versions_of_one_second_are_not_mixed() {
     needs!(Haul, Fuse);
@@ -481,14 +475,13 @@ fn two_versions_of_one_second_are_not_mixed() {
     let (first, second) = (vec![b'a'; 4 << 20], vec![b'b'; 4 << 20]);
     let into_second = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").subsec_millis();
     let mut tried = 0;
-    // On a slow host the second may end too early: then it is tried again.
+    // On a slow host the second may end too early.
     while tried < 3 {
         while into_second() > 100 {
             std::thread::sleep(Duration::from_millis(10));
         }
         let begun = SystemTime::now();
         fs::write(source.join("file"), &first).expect("the disk is ours");
-        // The file takes half a second.
         let run = copy(&source, &target, &["-t", "--rate", "64Mbit", "--lanes", "1"]).start();
         std::thread::sleep(Duration::from_millis(250));
         fs::File::options()

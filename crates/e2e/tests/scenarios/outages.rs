@@ -1,4 +1,4 @@
-//! A link that goes down while a copy runs: what the bar and `--json` say then, and the report afterwards.
+//! A link goes down during a copy: the bar, `--json`, and the report.
 
 use haul_e2e::outcome::json_lines;
 use haul_e2e::{Facets, Lab, Run, assert_same, at, code, needs, plant};
@@ -8,7 +8,7 @@ use crate::roaming::OverSsh;
 
 const SIZE: u64 = 24 << 20;
 
-/// `haul cp` of one file at 8 MB/s, over ssh. Without `--no-flush` a busy disk would be a pause, too.
+/// One file at 8 MB/s, over ssh. A flush to a busy disk would be a pause, too.
 fn copy(lab: &Lab, is_push: bool, flags: &[&str]) -> Run {
     let (from, to) = if is_push { ("home", "alpha") } else { ("alpha", "home") };
     let (source, target) = (lab.data(from).join("file"), lab.data(to).join("copy"));
@@ -119,7 +119,6 @@ fn the_bar_on_a_terminal_says_for_how_long_nothing_came() {
     let bars: Vec<&str> = text.split('\r').filter(|bar| bar.contains(" %")).collect();
     let silent = bars.iter().filter(|bar| bar.contains("no data for"));
     assert!(silent.clone().all(|bar| !bar.contains("left") && !bar.contains("bit/s")), "{bars:?}");
-    // Afterwards it goes on as before.
     let after = bars.iter().rposition(|bar| bar.contains("no data for")).expect("it was said");
     assert!(bars[after..].iter().any(|bar| bar.contains(" left")), "{bars:?}");
 }

@@ -1,4 +1,4 @@
-//! What the bar says of real copies, compared with what came. The estimates themselves are decided in memory: `cli/src/progress/outlook`.
+//! The bar of real copies, compared with what came. `cli/src/progress/outlook` tests the estimates in memory.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn copy(dir: &Path, rate: &str) -> Outcome {
     run.args(["cp", "--json", "--rate", rate, "source", "target"]).run().expect(code::OK)
 }
 
-/// A busy machine delays what is told. In virtual time the bar is within 3 %.
+/// A busy machine delays news; in virtual time the bar is within 3 %.
 const WITHIN: f64 = 0.1;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whoever can write where haul keeps or finds its own files must not become its user.
+//! Writing where haul keeps or finds its own files must not make anybody its user.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use haul_e2e::compare::names_below;
 use haul_e2e::{Run, code, needs, plant, scratch};
 
-/// Two ordinary users. No host needs to know them.
+/// Two ordinary users, unknown to any host.
 const US: u32 = 12_001;
 const SOMEBODY: u32 = 12_666;
 
-/// A file to copy, and a home of ours.
 struct Stage {
     dir: tempfile::TempDir,
 }
@@ -39,7 +38,7 @@ impl Stage {
         chown(self.at(name), Some(user), Some(user)).expect("root may");
     }
 
-    /// A tree of somebody else's below `theirs`, with this file in it.
+    /// Somebody else's tree below `theirs`, with this file.
     fn plant(&self, name: &str, text: &str) {
         let file = self.at("theirs").join(name);
         plant::text(&file, text);
@@ -65,7 +64,7 @@ impl Stage {
     }
 }
 
-/// A record of a hook in the old form, which names its programs, as whoever writes to `said`.
+/// A hook's record in the old form, which names programs that write to `said`.
 fn record_with_programs(said: &Path) -> String {
     let said = format!("echo ran >> {}", said.display());
     format!(
@@ -75,7 +74,6 @@ fn record_with_programs(said: &Path) -> String {
 
 const REQUEST: &str = r#""request":{"event":"raise","class":"priority","path":0,"local":"","remote":"","rate_bytes_per_s":null,"until_unix_s":null}"#;
 
-/// A policy whose hooks write to `said`.
 fn policy(said: &Path) -> String {
     let hook = format!(r#"["/bin/sh", "-c", "echo ran >> {}"]"#, said.display());
     format!("[hooks]\non-raise = {hook}\non-release = {hook}\n")
@@ -101,7 +99,7 @@ fn a_state_directory_that_somebody_else_made_is_neither_obeyed_nor_written() {
     for name in ["home/.config", "home/.config/haul", "home/.config/haul/policy.toml"] {
         stage.give(name, US);
     }
-    // So that what haul may do is the same whoever runs it: somebody lets everybody write there.
+    // Open to everybody, so haul's rights are equal for any user.
     for open in ["theirs", "theirs/haul", "theirs/haul/raised"] {
         plant::set_mode(&stage.at(open), 0o777);
     }
@@ -168,7 +166,7 @@ fn settings_that_others_may_write_or_replace_are_refused_with_what_to_type() {
         refused.says(&["others may write it", &format!("chmod go-w {}", stage.at(name).display())]);
         plant::set_mode(&stage.at(name), if name.ends_with("toml") { 0o644 } else { 0o755 });
     }
-    // As with /tmp/$USER, which we made.
+    // Like /tmp/$USER, which we made.
     plant::set_mode(&stage.at(""), 0o1777);
     stage.copy(US).env("XDG_CONFIG_HOME", &config).run().expect(code::OK);
 }

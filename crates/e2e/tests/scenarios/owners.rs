@@ -1,5 +1,4 @@
-//! Modes, owners and groups. The user at the target sets all that the system allows, and gets a message for the rest.
-//! The result must equal that of rsync.
+//! Modes, owners and groups: the target's user sets what the system allows, and is told the rest, with rsync's result.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use haul_e2e::compare::{names_below, path_of};
 use haul_e2e::{Run, code, contents_of, needs, plant, scratch};
 
-/// An ordinary user, its own group, a second group of the user, and a group of others. No host needs to know them.
+/// A user, its group, a second one, and others' group; no host knows them.
 const USER: u32 = 12_001;
 const OWN_GROUP: u32 = 12_001;
 const FURTHER_GROUP: u32 = 12_002;
@@ -18,7 +17,6 @@ const FOREIGN_GROUP: u32 = 12_003;
 const MODES: [u32; 7] = [0o644, 0o4755, 0o2755, 0o1777, 0o2775, 0o7777, 0o444];
 const OWNERS: [(u32, u32); 4] = [(USER, OWN_GROUP), (USER, FURTHER_GROUP), (USER, FOREIGN_GROUP), (0, 0)];
 
-/// A source that everybody may read, and places to copy it to.
 struct Stage {
     dir: tempfile::TempDir,
 }
@@ -47,7 +45,7 @@ impl Stage {
         Self { dir }
     }
 
-    /// Copies the tree into a new directory, with or without set-group-id, as an ordinary user or as root.
+    /// Copies into a new directory, with or without set-group-id, as an ordinary user or root.
     fn copy(&self, program: &[&str], ordinary: bool, hands_on_group: bool) -> (Run, PathBuf) {
         let to = self.dir.path().join("to");
         let _ = fs::remove_dir_all(&to);
@@ -117,7 +115,7 @@ fn modes_owners_and_groups_become_what_rsync_makes_of_them() {
     }
 }
 
-/// In a directory that everybody may write to, not everybody may remove files. A set-group-id directory keeps that bit.
+/// In a directory for everybody, not everybody may remove files; set-group-id stays.
 #[test]
 fn without_flags_no_privilege_travels_and_directories_keep_what_protects_them() {
     needs!(Root, Haul, Tool("setpriv"));

@@ -1,4 +1,4 @@
-//! The examples of README.md and of the pages beneath `docs`, typed as they stand, on hosts with the names that stand there.
+//! Examples of README.md and `docs`, typed as they stand, on hosts of those names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ const NOT_TYPED: [(&str, &str); 11] = [
     ("haul cp sshftp://host/", "no server of GridFTP is here; grid has its own"),
 ];
 
-/// What is typed with other words, because nobody has the data, the memory or the time: on the page, here.
+/// Smaller words for want of data, memory or time: on the page, here.
 const IN_SMALL: [(&str, &str); 8] = [
     ("23,417 files, 1.82 TiB", "20 files, 3.81 MiB"),
     ("zero:10G", "zero:10M"),
@@ -35,7 +35,6 @@ const IN_SMALL: [(&str, &str); 8] = [
     ("haul cp --manifest-out run42.b3 …", "haul cp --manifest-out run42.b3 run42/ host:data/run42"),
     ("haul cp --verify disk …", "haul cp --verify disk DATA host:data/"),
     ("haul bench --source FILE", "haul bench --source FILE --time 1"),
-    // Somebody leaves its shell.
     ("haul-lab run --rate 1Gbit --rtt 228ms", "echo exit | haul-lab run --rate 1Gbit --rtt 228ms"),
 ];
 
@@ -44,7 +43,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(path).expect("it is in the repository")
 }
 
-/// As it can be typed; `None` where nothing of it can.
+/// The words to type, if any.
 fn typed(text: &str, used: &mut BTreeSet<&str>) -> Option<String> {
     if let Some((command, _)) = NOT_TYPED.iter().find(|(command, _)| text.starts_with(command)) {
         used.insert(command);
@@ -58,24 +57,21 @@ fn typed(text: &str, used: &mut BTreeSet<&str>) -> Option<String> {
     }))
 }
 
-/// What stands between backquotes.
 fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// A file tree of 20 files.
 fn tree(dir: &Path) {
     for number in 0..20 {
         plant::file(&dir.join(format!("scan{number:02}.vdif")), 200_000, number);
     }
 }
 
-/// What `haul` says at `home`.
 fn at_home(lab: &Lab, words: &[&str]) -> String {
     lab.home().run("haul").args(words).run().expect(code::OK).stdout_text()
 }
 
-/// A key for `home`, known to the daemon of `there`, and the other way.
+/// `home` and the daemon of `there` know each other's keys.
 fn acquaint(lab: &Lab, there: &str) {
     let key_of = |host: &str, file: &str| {
         lab.host(host).run("haul").args(["key", "generate", "--file", file]).run().expect(code::OK).stdout_text()
@@ -87,7 +83,6 @@ fn acquaint(lab: &Lab, there: &str) {
     at_home(lab, &["key", "trust", &format!("{there}:7632"), daemon]);
 }
 
-/// The instrument whose stream is recorded.
 fn send_to_the_recorder(lab: &Lab) {
     let sent =
         lab.home().inside(|| TcpStream::connect(RECORDER).and_then(|mut stream| stream.write_all(&[7; 1 << 20])));
@@ -98,7 +93,6 @@ fn send_to_the_recorder(lab: &Lab) {
     });
 }
 
-/// As the page has it.
 const RECORDER: &str = "10.0.0.1:5000";
 
 #[test]
@@ -136,7 +130,7 @@ fn the_examples_of_the_readme_run_as_printed() {
     }
     let mut failed = page::differences(&results);
 
-    // The table of daily uses: each of its commands, and each of its flags.
+    // Each command and flag of the table of daily uses.
     let help = at_home(&lab, &["cp", "--help"]);
     let uses = text.split("## Daily uses").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("it is a heading");
     let rows = uses.lines().filter_map(|line| line.split('|').nth(2));

@@ -1,7 +1,7 @@
-//! One job over several paths: what each carried, what happens when one goes, comes, or swallows everything, and MPTCP.
+//! One job over several paths: shares, paths that go, come or swallow everything, and MPTCP.
 //!
-//! Links are slow, so that the data takes seconds and a small machine is no limit. What a path carried is counted at the
-//! devices of the target, and not believed of the report.
+//! Slow links make the data take seconds, with a small machine no limit. The target's devices count what a path carried, not
+//! the report.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,21 @@ use haul_e2e::{
 };
 use serde_json::Value;
 
-/// Of each link.
 const RATE: &str = "20Mbit";
 
-/// Bytes of a file: small, so that progress is told in small steps.
+/// Small, so progress has small steps.
 const FILE_BYTES: usize = 64 << 10;
 
-/// Bytes of the tree: 2 s over both links, 4 s over one.
+/// 2 s over both links, 4 s over one.
 const TREE_BYTES: u64 = 10 << 20;
 
-/// A path that takes part carries at least this part of the data.
+/// A path that takes part carries at least this share.
 const PART: f64 = 0.15;
 
-/// What a path without data carries at most: attempts, and what is said about the data.
+/// Bound for attempts and words on a path without data.
 const WORDS_BYTES: u64 = 300_000;
 
-/// A network, a tree of so many times [`TREE_BYTES`], and a place for its copy.
+/// A network, a tree of some [`TREE_BYTES`], and its copy.
 struct Trial {
     ways: Ways,
     from: PathBuf,
@@ -50,12 +49,12 @@ impl Trial {
         Self { ways, from, to, _dir: dir }
     }
 
-    /// To the daemon, over IPv4: the hosts have addresses of both families.
+    /// The hosts have addresses of both families.
     fn push(&self, flags: &[&str]) -> Run {
         self.ways.cp().arg("-4").args(flags).arg(contents_of(&self.from)).arg(self.ways.daemon("to"))
     }
 
-    /// The copy is equal, and the report names both devices of the source, both with their parts. Shares sum to one.
+    /// Both source devices are in the report, with shares that sum to one.
     #[track_caller]
     fn both_carried(&self, run: &Outcome) {
         assert_same(&self.from, &self.to, Facets::PLAIN);
@@ -66,12 +65,11 @@ impl Trial {
     }
 }
 
-/// The paths of a report.
 fn paths(run: &Outcome) -> Vec<Value> {
     run.report()["paths"].as_array().unwrap_or_else(|| panic!("the report has no paths\n{run}")).clone()
 }
 
-/// Device and share of bytes of each path that carried data, in the order of the devices.
+/// Device and share of each path with data, by device.
 fn shares(run: &Outcome) -> Vec<(String, f64)> {
     let mut shares: Vec<_> = paths(run)
         .iter()
@@ -84,7 +82,6 @@ fn shares(run: &Outcome) -> Vec<(String, f64)> {
     shares
 }
 
-/// Waits until this device of the target has received so many bytes more.
 #[track_caller]
 fn receives(running: &mut Running, ways: &Ways, device: &str, bytes: u64) -> Duration {
     running.when_moved(1);
@@ -94,7 +91,6 @@ fn receives(running: &mut Running, ways: &Ways, device: &str, bytes: u64) -> Dur
     start.elapsed()
 }
 
-/// The events of a copy that runs.
 fn events(running: &Running) -> Vec<Value> {
     json_lines(&running.stdout_so_far())
 }
@@ -104,19 +100,18 @@ fn the_stage_has_two_ways_and_a_hand_on_each() {
     needs!(Nftables, Boxed);
     let trial = Trial::new(Joined::ThroughRouters, 2);
     let ways = &trial.ways;
-    // As slow as it is sure to go on for a while.
     let mut running = trial.push(&["--rate", "1MB"]).start();
     running.when_moved(1);
     let answers =
         |address: &str| ways.on("source", &format!("ping -c 1 -W 1 {address} >/dev/null && echo yes; true")) == "yes\n";
-    // The second way is in the networks 2 and 3.
+    // The second way has networks 2 and 3.
     assert!(answers("10.99.3.2"));
     ways.swallow("right", true);
     assert!(!answers("10.99.3.2") && answers("10.99.1.2"));
     ways.swallow("right", false);
     assert!(answers("10.99.3.2"));
     ways.plug("eth1", false);
-    // A worker of the kernel notices a cable, and on a busy host that takes its time.
+    // A kernel worker notices a cable, later on a busy host.
     let is_out = || ways.on("source", "ip link show eth1").contains("NO-CARRIER");
     running.when("the cable is out", |_| is_out() && !answers("10.99.3.2"));
     ways.plug("eth1", true);
@@ -211,7 +206,7 @@ fn one_path_is_one_and_a_list_is_what_it_says() {
 #[test]
 fn between_two_other_hosts_both_links_carry_data() {
     needs!(Boxed, Tool("sshd"));
-    // The host that starts the copy is reached over ssh, too: then both ends are other hosts to it.
+    // ssh to itself makes both ends other hosts.
     let sshd = "mkdir -p /run/sshd; $(PATH=$PATH:/usr/sbin command -v sshd) -f \"$HOME/sshd_config\"";
     let trial = Trial::prepared(Joined::Directly, 2, [sshd, ""]);
     let from = at("source", contents_of(&trial.from));
@@ -246,10 +241,9 @@ fn a_cable_is_pulled_and_put_back_and_the_copy_hardly_pauses() {
     let back_after = receives(&mut running, &trial.ways, "eth1", WORDS_BYTES);
     let run = running.wait().expect(code::OK);
     trial.both_carried(&run);
-    // 1.5 s and 5 s on a quiet machine; docs/proof/multipath.md has the exact figures.
+    // 1.5 s and 5 s on a quiet machine; docs/proof/multipath.md has exact figures.
     let pause = longest_pause_s(&run.events());
     assert!(pause < 3.0 && back_after < Duration::from_secs(8), "{pause} s, back after {back_after:?}\n{run}");
-    // The operator reads of it, too.
     let log = trial.ways.log();
     let of_path_1: Vec<&str> = log.lines().filter(|line| line.contains("path 1")).collect();
     let told = ["between 10.99.1.2 and 10.99.1.1", "has lost path 1", "between 10.99.1.2 and 10.99.1.1"];
@@ -345,7 +339,7 @@ fn a_client_whose_only_address_changes_goes_on_without_a_new_start() {
     assert!(locals.contains(&"10.99.0.77".into()), "{locals:?}\n{run}");
 }
 
-/// What a host with two interfaces is set to for MPTCP, as `haul tune` advises: the client takes up what the server tells.
+/// A host of two interfaces for MPTCP, as `haul tune` advises: the client takes up what the server tells.
 const MPTCP_SOURCE: &str = "ip mptcp limits set subflows 8 add_addr_accepted 8";
 const MPTCP_TARGET: &str =
     "ip mptcp limits set subflows 8 add_addr_accepted 8; ip mptcp endpoint add 10.99.3.2 dev eth1 signal";
@@ -358,7 +352,6 @@ fn one_mptcp_connection_runs_over_both_interfaces_and_outlives_each() {
     receives(&mut running, &trial.ways, "eth1", TREE_BYTES / 2);
     trial.ways.plug("eth1", false);
     receives(&mut running, &trial.ways, "eth0", TREE_BYTES / 4);
-    // Then both for a while, as N3.
     trial.ways.plug("eth0", false);
     let until = Instant::now() + Duration::from_secs(3);
     running.when("both are gone for a while", |_| Instant::now() >= until);
@@ -366,7 +359,7 @@ fn one_mptcp_connection_runs_over_both_interfaces_and_outlives_each() {
     trial.ways.plug("eth1", true);
     let run = running.wait().expect(code::OK);
     assert_same(&trial.from, &trial.to, Facets::PLAIN);
-    // What each interface carried stands in the report, and while it runs in the events of the path.
+    // Each interface's share stands in the report and in running events.
     let of = |paths: &[Value]| {
         let subflows = paths.iter().flat_map(|path| path["subflows"].as_array().cloned().unwrap_or_default());
         let carried = subflows.filter(|subflow| subflow["bytes"].as_u64() > Some(WORDS_BYTES));
@@ -377,7 +370,7 @@ fn one_mptcp_connection_runs_over_both_interfaces_and_outlives_each() {
         carried.map(ends).collect::<BTreeSet<_>>()
     };
     for (found, what) in [(of(&paths(&run)), "the report"), (of(&run.events_named("path")), "the events")] {
-        // The second interface of the source, and the second address of the target, carry data too.
+        // The source's second interface and the target's second address carry data, too.
         assert!(found.len() >= 2, "{what}: {found:?}\n{run}");
         assert!(
             found.iter().all(|(local, remote)| local.starts_with("10.99.") && remote.starts_with("10.99.")),

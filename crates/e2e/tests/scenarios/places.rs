@@ -1,4 +1,4 @@
-//! `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`: a tree at another host by hand, compared with coreutils on the same tree.
+//! `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat` at another host, compared with coreutils.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,18 +10,16 @@ use haul_e2e::{Lab, Outcome, Run, at, code, needs, plant};
 
 use crate::daemon::Daemon;
 
-/// A command of `home` over ssh.
 pub fn over_ssh(lab: &Lab, command: &str) -> Run {
     lab.haul().args([command, "-F"]).arg(lab.ssh_config()).env("TZ", "UTC")
 }
 
-/// The neighbour's output for the same tree.
+/// coreutils' output for the same tree.
 pub fn neighbour(program: &str, args: &[&str], dir: &Path) -> String {
     let run = Run::new(program).args(args).current_dir(dir).env("TZ", "UTC").env("LC_ALL", "C.UTF-8").run();
     run.expect(code::OK).stdout_text()
 }
 
-/// A tree with an entry of every kind.
 fn planted(dir: &Path) {
     plant::mixed(&dir.join("tree"), 1);
     plant::odd_names(&dir.join("tree/odd"), 2);
@@ -33,7 +31,6 @@ fn planted(dir: &Path) {
         .expect("own file");
 }
 
-/// The words of each line.
 fn fields(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split(' ').filter(|word| !word.is_empty()).collect()).collect()
 }
@@ -93,11 +90,11 @@ fn what_is_said_of_a_tree_is_what_coreutils_say_of_it() {
     }
 }
 
-/// Size and inodes are those of df(1). What is used changes under a test.
+/// Size and inodes are df(1)'s; use changes under a test.
 #[test]
 fn the_space_of_a_file_system_is_told_here_at_a_host_and_at_a_daemon() {
     needs!(Namespaces, Haul);
-    // Its key may move one byte a day: a look costs none.
+    // The key may move one byte a day: a look costs none.
     let daemon = Daemon::start("ro day=1");
     let (lab, data) = (&daemon.lab, &daemon.offered);
     plant::text(&data.join("file"), "words\n");
@@ -126,7 +123,7 @@ fn the_space_of_a_file_system_is_told_here_at_a_host_and_at_a_daemon() {
     missing.expect(1).says(&["alpha: ", "none"]);
 }
 
-/// `-F`, `-i`, `-S`, `-o` are words of ls(1), and flags of ssh here. The local directory was listed, with status 0.
+/// `-F`, `-i`, `-S`, `-o` are words of ls(1), and here flags of ssh. Once the local directory was listed, with status 0.
 #[test]
 fn no_place_is_taken_for_the_value_of_a_flag_of_ssh() {
     needs!(Namespaces, Haul);
@@ -164,16 +161,15 @@ fn a_daemon_and_this_machine_are_places_like_any_other() {
     for ours in [there("ls", &["-l"], "tree"), here("ls", &["-l"], "tree")] {
         assert_eq!(fields(&ours), fields(&listed));
     }
-    // Wildcards are the far side's to expand, as in a copy; here a shell has done it.
+    // The far side expands wildcards, as in a copy; a shell did so here.
     assert_eq!(there("cat", &[], "tree/lar*").len(), here("cat", &[], "tree/large").len());
     let missing = daemon.haul_in_words("ls").arg(daemon.url("nothing*")).run();
     missing.expect(2).says(&["nothing matches the wildcard"]);
 }
 
-/// Runs a command with its flags on paths of a place.
 type Place<'a> = &'a dyn Fn(&str, &[&str], &[&str]) -> Outcome;
 
-/// Runs the same commands at a place and with coreutils, and compares what is left.
+/// Compares a place with coreutils after the same commands.
 fn changes_like_coreutils(run: Place<'_>, ours: &Path, theirs: &Path) {
     for dir in [ours, theirs] {
         for path in ["a/b/file", "a/link-to/x", "c/one", "c/two", "keep"] {
@@ -267,7 +263,7 @@ fn a_key_that_may_only_read_changes_nothing() {
     assert_eq!(daemon.haul_in_words("cat").arg(daemon.url("file")).run().expect(code::OK).stdout_text(), "words");
 }
 
-/// Every way out of the directory of a key.
+/// Every way out of a key's directory.
 #[test]
 fn nothing_outside_of_the_directory_of_a_key_is_seen_or_changed() {
     needs!(Namespaces, Haul);
@@ -289,7 +285,7 @@ fn nothing_outside_of_the_directory_of_a_key_is_seen_or_changed() {
         daemon.haul_in_words("mv").arg(daemon.url(path)).arg(daemon.url("dir/got")).run().expect(1);
     }
     assert_eq!(names_below(&outside), [b"secret"]);
-    // A link is removed, and not what it points at; so is one in a tree.
+    // A link is removed, not its end; also in a tree.
     daemon.haul_in_words("rm").arg(daemon.url("out")).run().expect(code::OK);
     daemon.haul_in_words("rm").arg("-r").arg(daemon.url("dir")).run().expect(code::OK);
     assert_eq!((names_below(&outside), names_below(&daemon.offered)), (vec![b"secret".to_vec()], vec![]));

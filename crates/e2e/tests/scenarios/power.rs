@@ -1,4 +1,4 @@
-//! Power failures on a real file system: right after the end of a copy, and at any moment before.
+//! Power failures on a real file system, right after a copy and at any moment before.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,13 +8,12 @@ use haul_e2e::compare::{names_below, path_of};
 use haul_e2e::{Facets, MortalDisk, Outcome, Run, assert_same, code, contents_of, differences, needs, plant, scratch};
 use rustix::process::Signal;
 
-/// A copy from one directory into another of this machine.
 fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
     let program = haul_e2e::binary::find().expect("asked for with needs!");
     Run::new(program).args(["cp", "--json", "-H"]).args(flags).arg(contents_of(source)).arg(target)
 }
 
-/// Small files and large, links, and a name that has older contents at the target.
+/// Small and large files, links, and a name with older contents at the target.
 fn plant_source(source: &Path) {
     plant::mixed(&source.join("mixed"), 1);
     plant::many(&source.join("many"), 300, 3000, 2);
@@ -30,7 +29,7 @@ fn plant_target(target: &Path) {
     Run::new("sync").arg("-f").arg(target).run().expect(0);
 }
 
-/// Files in chunks are written through the page cache, or past it from 256 MiB on.
+/// Chunked files go through the page cache, or from 256 MiB on past it.
 const ROUTES: [&str; 2] = ["copy", "direct"];
 
 fn goes_past_cache(run: &Outcome) -> bool {
@@ -55,11 +54,11 @@ fn after_an_exit_with_0_the_power_may_go_on_a_real_file_system() {
         let later = disk.after_a_power_cut();
         assert_same(&source, &later.path().join("to"), LINKED);
 
-        // Another run finds everything, and has nothing left to flush.
+        // Another run has nothing left to flush.
         copy(&source, &later.path().join("to"), &["--delete"]).run().expect(code::OK);
     }
 
-    // Without a flush the same disk does forget: this test can see lost data.
+    // Without a flush the disk forgets, so this test sees lost data.
     let disk = MortalDisk::mount(256);
     let careless = disk.path().join("careless");
     copy(&source, &careless, &["--no-flush"]).run().expect(code::OK);
@@ -101,7 +100,7 @@ fn check_moments(source: &Path, route: &str) {
     assert!(kept > 20 << 20, "{route}: only {kept} bytes were ever found again");
 }
 
-/// A file with a final name is whole, or has its old contents.
+/// Checks that each final name is whole, or has its old contents.
 fn check_names(source: &Path, found: &Path, before: &[u8]) {
     for name in names_below(found) {
         let name: PathBuf = path_of(&name).to_owned();

@@ -1,4 +1,4 @@
-//! `haul probe`: its figures on a path of known rate, its use by several kinds of user, and its early end.
+//! `haul probe`: figures on a path of known rate, kinds of user, an early end.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::daemon::Daemon;
 
-/// `haul probe` at home with the lab's ssh.
 fn probe(lab: &Lab, args: &[&str]) -> Run {
     lab.haul().args(["probe", "-F"]).arg(lab.ssh_config()).args(args)
 }
@@ -19,7 +18,7 @@ fn found(outcome: &Outcome) -> Value {
     serde_json::from_slice(&outcome.stdout).unwrap_or_else(|error| panic!("{error}\n{outcome}"))
 }
 
-/// Limits the rate out of a host. False: this kernel has no token bucket.
+/// Limits a host's outgoing rate. False: this kernel has no token bucket.
 fn shape(lab: &Lab, host: &str, rate: &str) -> bool {
     let shaped = ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64k", "latency", "50ms"];
     let tc = lab.host(host).run("tc").args(shaped).run();
@@ -110,7 +109,7 @@ fn a_far_side_that_dies_ends_it() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
     let running = probe(&lab, &["--time", "60", "alpha"]).start();
-    // ssh and the lanes. An earlier process there may only be the first attempt to start the agent.
+    // ssh and lanes; earlier, only the attempt to start the agent may run.
     eventually("the lanes are up", Duration::from_secs(20), || established(&lab) > 1);
     lab.alpha().kill_haul();
     let outcome = running.wait();
@@ -122,7 +121,6 @@ fn a_cable_that_is_pulled_ends_it_in_time() {
     needs!(Namespaces, Haul);
     let daemon = Daemon::start("ro");
     let running = daemon.haul("probe").args(["--time", "60"]).arg(daemon.url("")).start();
-    // The lanes and the control channel.
     let connections = || established(&daemon.lab);
     eventually("it runs", Duration::from_secs(20), || connections() > 1);
     daemon.lab.alpha().unplug();
@@ -131,7 +129,6 @@ fn a_cable_that_is_pulled_ends_it_in_time() {
     assert!(outcome.elapsed < Duration::from_secs(40), "{outcome}");
 }
 
-/// TCP connections of home.
 fn established(lab: &Lab) -> usize {
     let table = lab.home().run("cat").arg("/proc/net/tcp").run().expect(code::OK).stdout_text();
     table.lines().filter(|line| line.split_ascii_whitespace().nth(3) == Some("01")).count()

@@ -1,4 +1,4 @@
-//! `haul record` over several disks. Then the recording is copied to another host as one file.
+//! `haul record` over several disks, then a copy to another host as one file.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use haul_e2e::{Lab, Outcome, Run, SmallDisk, at, code, needs, plant};
 
-/// Two disks, and a recording over both of some blocks and a bit.
+/// A recording over two disks of some blocks and a bit.
 struct Recorded {
     lab: Lab,
     disks: [SmallDisk; 2],
@@ -36,7 +36,6 @@ impl Recorded {
         self.disks[disk].path().join(format!("scan.vdif.stripe-{disk}"))
     }
 
-    /// The disks may be named in any order.
     fn copy_to(&self, target: &Path) -> Outcome {
         let source = format!("stripes:{}", self.index.display());
         self.lab.cp().args(self.stripe_dirs([1, 0])).arg(source).arg(at("alpha", target)).run()

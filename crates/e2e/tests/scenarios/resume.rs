@@ -1,4 +1,4 @@
-//! Copies that are killed or cut off at any moment; then the same command again.
+//! Copies killed or cut off at any moment; then the same command again.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -12,23 +12,22 @@ use haul_e2e::{
 };
 use rustix::process::Signal;
 
-/// Large enough that a run that starts over sends more than one checkpoint interval.
+/// A run that starts over must send more than one checkpoint interval.
 const SIZE: u64 = 640 << 20;
 
-/// The first run is cut off when this much has moved.
 const CUT_AT: u64 = 420 << 20;
 
-/// Slow enough to be cut off in the middle, fast enough for a test.
+/// Slow enough for a cut, fast enough for a test.
 const RATE: &str = "160MB";
 
-/// In MiB: at most one checkpoint interval and the bytes under way may be sent again after a cut.
+/// MiB: at most a checkpoint interval and the bytes under way go again.
 fn again_at_most() -> u64 {
     const CHECKPOINT_MIB: u64 = 256;
     let asked = std::env::var("HAUL_E2E_CHECKPOINT_MIB").ok().and_then(|mib| mib.parse().ok());
     (asked.unwrap_or(CHECKPOINT_MIB)) << 20
 }
 
-/// By then, a side without its peer must have noticed.
+/// A side has noticed by then that its peer is gone.
 const NOTICE_LIMIT: Duration = Duration::from_secs(20);
 
 struct Copy {
@@ -64,7 +63,6 @@ impl Copy {
         self.lab.cp().args(flags).arg(from).arg(to)
     }
 
-    /// Runs until [`CUT_AT`] has moved.
     #[track_caller]
     fn start_and_move(&self, flags: &[&str]) -> Running {
         let mut running = self.command(&[&["--rate", RATE], flags].concat()).start();
@@ -73,7 +71,7 @@ impl Copy {
         running
     }
 
-    /// The same command again continues where the first one stopped.
+    /// The same command continues.
     #[track_caller]
     fn finishes_from_where_it_was(&self) -> Outcome {
         let parent = self.target.parent().expect("it has one");
@@ -124,7 +122,7 @@ fn both_sides_end_when_ssh_dies_and_nothing_else_leads_to_the_far_side_and_the_n
         alpha.close_ports_but(&[alpha.ssh_port], Manner::Reject);
         let killed = std::time::Instant::now();
         home.kill(ssh);
-        // Lanes alone are no session: nobody could send receipts for their data.
+        // Lanes alone are no session: nobody could send receipts.
         let ended = running.wait().expect(code::NETWORK);
         assert!(killed.elapsed() < NOTICE_LIMIT, "{ended}");
         ended
@@ -142,7 +140,7 @@ fn goes_on_at_once_though_the_killed_far_side_may_not_have_noticed() {
     needs!(Namespaces, Haul);
     let copy = Copy::push();
     copy.start_and_move(&[]).kill();
-    // The new run does not wait for the old agent to end.
+    // The new run does not wait for the old agent.
     copy.finishes_from_where_it_was();
 }
 
@@ -152,7 +150,7 @@ fn both_sides_end_when_the_cable_is_out_and_go_on_when_it_is_back() {
     for copy in [Copy::push(), Copy::pull()] {
         let running = copy.start_and_move(&["--timeout", "4"]);
         copy.lab.alpha().unplug();
-        // Silence is noticed before the connection itself breaks, which takes half a minute.
+        // Silence is noticed before the connection breaks, half a minute later.
         running.wait().expect(code::TIMEOUT).says(&["run the same command again"]);
         copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
         copy.lab.alpha().plug();
@@ -165,7 +163,7 @@ fn a_far_side_that_says_nothing_any_more_is_given_up() {
     needs!(Namespaces, Haul);
     for copy in [Copy::push(), Copy::pull()] {
         let running = copy.start_and_move(&["--timeout", "4"]);
-        // The kernel still answers for the stopped process; to us it is silent.
+        // The kernel still answers for the stopped process.
         copy.lab.alpha().signal_haul(Signal::STOP);
         let ended = running.wait().expect(code::TIMEOUT).says(&["run the same command again"]);
         assert!(ended.elapsed < Duration::from_secs(30), "{ended}");
@@ -191,7 +189,7 @@ fn killed_again_and_again_it_still_arrives() {
     for round in 0..24 {
         let mut running = command().start();
         let life = Duration::from_millis(250 + seed.draw() % 500);
-        // The condition is time itself: a kill at any moment of the program.
+        // The condition is time itself: a kill at any moment.
         if settle(life, || running.has_ended()) {
             break;
         }
@@ -249,7 +247,6 @@ fn half_a_minute_without_the_network_is_survived_in_the_same_run() {
         running.wait().expect(code::OK);
         assert_same(&copy.source, &copy.target, Facets::PLAIN);
     };
-    // Both directions at the same time.
     let copies = [Copy::push(), Copy::pull()];
     std::thread::scope(|scope| {
         for copy in &copies {
@@ -288,7 +285,7 @@ fn a_source_that_changes_while_it_is_read_is_not_taken_for_whole() {
     needs!(Namespaces, Haul);
     let copy = Copy::push();
     let running = copy.start_and_move(&[]);
-    // Both ends of the file change, long after its beginning was sent.
+    // Both ends change, long after the beginning was sent.
     for offset in [0, SIZE - 10] {
         let file = fs::File::options().write(true).open(&copy.source).expect("own file");
         std::os::unix::fs::FileExt::write_all_at(&file, b"new", offset).expect("space");
@@ -306,7 +303,6 @@ fn a_source_that_changes_while_it_is_read_is_not_taken_for_whole() {
 #[test]
 fn a_damaged_journal_costs_time_but_never_truth() {
     needs!(Namespaces, Haul);
-    /// Its header.
     const HEADER_BYTES: usize = 76;
     /// The new content; `None` removes the file.
     type Damage = fn(Vec<u8>) -> Option<Vec<u8>>;
@@ -356,7 +352,7 @@ fn what_is_written_into_a_part_between_two_runs_is_found_and_comes_again() {
         let parent = copy.target.parent().expect("it has one");
         let half_done_and_changed = || {
             let mut running = copy.command(&["--rate", "60MB"]).start();
-            // More than a second's worth, so that there was a checkpoint.
+            // More than a second's worth: there was a checkpoint.
             running.when_moved(100 * MIB);
             running.kill();
             copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
@@ -376,7 +372,6 @@ fn what_is_written_into_a_part_between_two_runs_is_found_and_comes_again() {
             continue;
         }
         half_done_and_changed();
-        // For a person, in words.
         let cp = copy.lab.haul().args(["cp", "--trust-journal", "-F"]).arg(copy.lab.ssh_config());
         let run = cp.arg(&copy.source).arg(at("alpha", &copy.target)).run().expect(code::OK);
         run.says(&["of an earlier run not read again (--trust-journal)"]);
@@ -403,7 +398,7 @@ fn lost_data_behind_the_journal_is_noticed() {
     let copy = Copy::push();
     copy.start_and_move(&[]).kill();
     copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
-    // A power cut on a disk that lied about its flush: the data is shorter than the journal says.
+    // After a power cut, a disk that lied about its flush has less than the journal says.
     let parent = copy.target.parent().expect("it has one");
     let mut cut = 0;
     for name in names_below(parent) {
@@ -465,7 +460,7 @@ fn a_second_copy_to_the_same_target_is_refused_while_the_first_runs() {
     let copy = Copy::push();
     let first = copy.start_and_move(&[]);
     let holder = holder_of_the_part(copy.target.parent().expect("it has one"));
-    // It takes longer than a copy that is about to end may.
+    // It takes longer than a copy about to end may.
     first.signal(Signal::STOP);
     let second = copy.command(&[]).run().expect(code::PARTIAL);
     first.signal(Signal::CONT);
@@ -477,8 +472,8 @@ fn a_second_copy_to_the_same_target_is_refused_while_the_first_runs() {
     assert_same(&copy.source, &copy.target, Facets::PLAIN);
 }
 
-/// The process that has locked the unfinished file, by the kernel's list (proc_locks(5)). `None` on file systems for
-/// which that list shows another device number than stat(2) (overlay, btrfs).
+/// The process that locked the unfinished file (proc_locks(5)). `None` on file systems with another device number there than
+/// in stat(2) (overlay, btrfs).
 fn holder_of_the_part(directory: &Path) -> Option<String> {
     let [part] = &with_extension(directory, "part")[..] else { panic!("one part") };
     let part = fs::metadata(part).expect("it is there");
@@ -514,13 +509,12 @@ fn writing_in_place_goes_on_too() {
     assert_eq!(names_below(copy.target.parent().expect("it has one")), [b"large"], "nothing is left behind");
 }
 
-/// Files with this ending, in a directory that may be in use.
 fn with_extension(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let paths = fs::read_dir(directory).expect("it is there").flatten().map(|entry| entry.path());
     paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 
-/// Files under their final name; each must be whole.
+/// Counts final names; each must be whole.
 fn complete_files(source: &Path, target: &Path) -> u64 {
     let mut count = 0;
     for name in names_below(source) {

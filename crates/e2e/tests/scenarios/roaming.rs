@@ -1,5 +1,4 @@
-//! The network changes in the middle of a copy: the control connection dies, or the client gets another address. The copy goes
-//! on, and nobody logs in again.
+//! The control connection dies or the client's address changes; the copy goes on without a login.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,7 +13,6 @@ const SIZE: u64 = 300 << 20;
 /// A copy takes some five seconds.
 const RATE: [&str; 4] = ["--rate", "60MB", "--lanes", "4"];
 
-/// One large file between `home` and `alpha`, over ssh.
 pub struct OverSsh {
     pub lab: Lab,
     pub source: PathBuf,
@@ -43,7 +41,7 @@ impl OverSsh {
         self.lab.alpha().sshd_log().matches("Accepted publickey").count()
     }
 
-    /// It went well, with one login, and left nobody behind.
+    /// Checks that it went well, with one login, and left nobody behind.
     #[track_caller]
     fn went_on(&self, run: Outcome) {
         let run = run.expect(code::OK);
@@ -63,7 +61,6 @@ fn the_ssh_session_is_killed_at_either_end_and_the_copy_goes_on() {
         let host = copy.lab.host(killed_at);
         let victims = match killed_at {
             "home" => host.processes_named("ssh"),
-            // The listening one stays.
             _ => host.processes_named("sshd-session").into_iter().chain(sessions(&copy)).collect(),
         };
         assert!(!victims.is_empty(), "no ssh at {killed_at}");
@@ -74,7 +71,7 @@ fn the_ssh_session_is_killed_at_either_end_and_the_copy_goes_on() {
     }
 }
 
-/// The processes of sshd for one session each, as older versions name them.
+/// sshd's processes for one session, as older versions name them.
 fn sessions(copy: &OverSsh) -> Vec<u32> {
     let all = copy.lab.alpha().processes_named("sshd");
     let listens =
@@ -109,7 +106,7 @@ fn a_client_of_a_daemon_whose_address_changes_goes_on() {
     assert!(!daemon.log().contains("session 2"), "{}", daemon.log());
 }
 
-/// The agent sees the end of its ssh session and of its lanes in one moment, and waits for nobody.
+/// The agent sees ssh and lanes end together, and waits for nobody.
 #[test]
 fn a_client_that_is_killed_leaves_no_agent_behind() {
     needs!(Namespaces, Haul);

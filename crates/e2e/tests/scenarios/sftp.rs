@@ -1,4 +1,4 @@
-//! Copies from and to hosts of which only the sftp server is used.
+//! Copies from and to hosts by their sftp server alone.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use haul_e2e::{Facets, Lab, Running, assert_same, at, code, contents_of, needs, plant};
 
-/// Times are kept in whole seconds.
+/// Times have whole seconds.
 const KEPT: Facets = Facets { modes: true, ..Facets::CONTENTS };
 
-/// `sftp://alpha/PATH`; a path that begins with a slash is absolute then.
+/// `sftp://alpha/PATH`; a leading slash makes it absolute.
 fn over_sftp(path: &Path) -> OsString {
     let mut text = OsString::from("sftp://alpha/");
     text.push(path);
@@ -66,7 +66,7 @@ fn what_was_written_is_read_back_where_that_is_asked_for() {
     assert_same(&source, &there, KEPT);
 }
 
-/// Large enough that a run that starts over sends more than one checkpoint interval.
+/// A run that starts over sends more than a checkpoint interval.
 const SIZE: u64 = 640 << 20;
 const CUT_AT: u64 = 420 << 20;
 

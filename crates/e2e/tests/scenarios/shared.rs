@@ -1,5 +1,5 @@
-//! Directories that several users of a group write into. What only the owner of an entry may set, and nobody asked for
-//! in words, stays with one warning. rsync, cp and haul run on equal trees.
+//! Directories that a group writes into. What only an entry's owner may set, unasked, stays with one warning. rsync, cp and
+//! haul run on equal trees.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -8,20 +8,19 @@ use std::path::{Path, PathBuf};
 use haul_e2e::compare::{names_below, path_of};
 use haul_e2e::{Facets, Outcome, Run, code, contents_of, differences, needs, plant, scratch};
 
-/// The user who copies, two others, and the group of all. No host needs to know them.
+/// The copying user, two others, and their group; no host knows them.
 const WE: u32 = 12_011;
 const THEY: u32 = 12_012;
 const THIRD: u32 = 12_013;
 const GROUP: u32 = 12_010;
 
-/// A source that everybody may read, and a target that the group writes into.
 struct Stage {
     dir: tempfile::TempDir,
 }
 
 impl Stage {
-    /// At the target, `theirs` belongs to another user: one file is the source's, one has other permissions, one
-    /// another time, one other contents; and a link with another time.
+    /// `theirs` at the target is another user's: one file equals the source's, three differ in permissions, time or contents,
+    /// a link in time.
     fn new() -> Self {
         let dir = scratch();
         plant::set_mode(dir.path(), 0o755);
@@ -83,14 +82,12 @@ impl Stage {
         self.dir.path().join("to")
     }
 
-    /// A program of a member of the group.
     fn program_of(&self, member: u32, program: &str) -> Run {
         let who =
             [&format!("--reuid={member}"), &format!("--regid={GROUP}"), "--clear-groups", "--inh-caps=-all", "--"];
         Run::new("setpriv").args(who).arg(program).env("HOME", self.dir.path().join("home")).current_dir("/")
     }
 
-    /// A program of the user who copies.
     fn run(&self, program: &str, flags: &[&str]) -> Outcome {
         self.program_of(WE, program).args(flags).arg(contents_of(&self.source())).arg(self.target()).run()
     }
@@ -130,7 +127,7 @@ fn a_plain_copy_leaves_with_one_warning_what_only_others_may_set_where_rsync_rlt
         assert_eq!(fs::read(stage.target().join(name)).ok(), fs::read(stage.source().join(name)).ok());
     }
     assert_eq!((stage.mode("theirs/mode"), stage.mode("theirs"), stage.mode("")), (0o664, 0o2775, 0o2775));
-    // The next one has nothing to do, and says the same; so do `-n` and `diff`.
+    // The next has nothing to do, and says the same; so do `-n` and `diff`.
     let again = stage.cp(&["--json"]).expect(code::OK);
     assert_eq!((again.count("files_moved"), again.count("failed")), (0, 0), "{again}");
     stage.cp(&["-n", "--json"]).expect(code::OK);
@@ -163,7 +160,7 @@ fn a_dry_run_says_of_a_shared_directory_what_the_copy_says() {
             told
         };
         assert_eq!(said(&foreseen), said(&done), "{flags:?}");
-        // What stays is no difference: the target has all contents now.
+        // The target has all contents: no difference.
         stage.haul(&["diff", "-c"]).expect(code::OK);
     }
 }
@@ -177,7 +174,6 @@ fn what_is_asked_for_in_words_fails_as_with_rsync() {
         let [first, second] = [stage.cp(&[ours]), stage.cp(&[ours])];
         for run in [first, second] {
             if ours == "-rg" {
-                // The group is the right one. Times were not asked for.
                 run.expect(code::OK);
             } else {
                 run.expect(code::PARTIAL).says(&["failed:", "Operation not permitted"]);
@@ -209,7 +205,6 @@ fn without_times_of_directories_and_links_a_shared_directory_is_copied_as_rsync_
     ours.cp(&["-rtO", "--omit-link-times", "--no-perms"]).expect(code::OK);
 }
 
-/// What the members of a group copy with.
 #[derive(Clone, Copy)]
 enum Program {
     Rsync,
@@ -218,7 +213,6 @@ enum Program {
 }
 
 impl Stage {
-    /// An empty directory of a group.
     fn of_group() -> Self {
         let stage = Self::new();
         fs::remove_dir_all(stage.target()).expect("own directory");
@@ -228,7 +222,7 @@ impl Stage {
         stage
     }
 
-    /// A member brings what is new by now, with the umask that groups have.
+    /// A member brings what is new, with a group's umask.
     fn takes_its_turn(&self, turn: u32, program: Program) -> Outcome {
         let (day, to) = (self.source(), self.target());
         plant::text(&day.join("ours/log"), &"a line\n".repeat(turn as usize));
@@ -247,7 +241,7 @@ impl Stage {
         let contents = contents_of(&day);
         let run = match program {
             Program::Rsync => shell.args(["rsync", "-rltO", "--omit-link-times"]).arg(contents).arg(to),
-            // So scp itself copies between two local paths; its own name wants a user whom the host knows.
+            // scp itself does so locally; its own name wants a user whom the host knows.
             Program::Scp => shell.args(["cp", "-r"]).arg(day.join("ours")).arg(to),
             Program::Haul => shell.arg(self.dir.path().join("haul")).args(["cp", "--no-config"]).arg(contents).arg(to),
         };

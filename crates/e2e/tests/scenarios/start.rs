@@ -1,9 +1,9 @@
-//! How many round trips a copy takes before and after its data.
+//! Round trips of a copy before and after its data.
 
 use haul_e2e::{Boxed, code, needs, plant, scratch};
 
-/// To the daemon: TCP; TLS; the offer of the file and the handshake of the lanes; the data and its receipt. The
-/// greeting goes at the same time, and lanes are dialled before the daemon has answered.
+/// To the daemon: TCP; TLS; the file's offer and the lanes' handshake; data and receipt. The greeting goes along, and lanes
+/// are dialled before the daemon answers.
 #[test]
 fn a_small_file_over_a_long_path_takes_four_round_trips() {
     needs!(Boxed);
@@ -17,8 +17,8 @@ fn a_small_file_over_a_long_path_takes_four_round_trips() {
     assert!((4.0..4.5).contains(&round_trips), "{round_trips} round trips\n{run}");
 }
 
-/// From the daemon: TCP; TLS; the job, and the file in answer; the file is asked for, and its data comes. The far side learns from the last word
-/// that all is here, and nobody waits for its answer.
+/// From the daemon: TCP; TLS; the job, and the file in answer; request and data. The far side learns the end from the last
+/// word, which nobody answers.
 #[test]
 fn a_small_file_is_pulled_over_a_long_path_in_four_round_trips() {
     needs!(Boxed);
@@ -32,8 +32,8 @@ fn a_small_file_is_pulled_over_a_long_path_in_four_round_trips() {
     assert!((4.0..4.5).contains(&round_trips), "{round_trips} round trips\n{run}");
 }
 
-/// Over ssh, within a minute of another copy: the session and the command in it; the job and the greeting of our program; TCP; TLS. Then
-/// data leaves. What our program over there needs to know of itself goes with the command.
+/// Over ssh, within a minute of another copy: session and command; job and greeting; TCP; TLS; data. The command carries what
+/// our program over there needs to know.
 #[test]
 fn the_second_copy_over_ssh_has_begun_after_three_round_trips_and_moves_data_after_four() {
     needs!(Boxed, Tool("sshd"), Tool("ssh"), Tool("ssh-keygen"));

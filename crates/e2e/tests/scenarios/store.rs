@@ -1,4 +1,4 @@
-//! Copies from and to stores of other people that speak S3: versitygw where it is installed, else moto.
+//! Copies from and to others' S3 stores: versitygw where installed, else moto.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,19 +8,18 @@ use std::path::PathBuf;
 
 use haul_e2e::{Facets, Run, Running, assert_same, code, needs, plant, scratch};
 
-/// A store with a bucket, and a place of files.
 struct Store {
     dir: tempfile::TempDir,
     _server: Running,
     port: u16,
-    /// It compares the sums of what arrives.
+    /// The store compares sums of what arrives.
     compares: bool,
 }
 
 const KEY: &str = "key";
 const SECRET: &str = "secret";
 
-/// Asks for the bucket, as an administrator would. The sum is that of no body.
+/// Asks for the bucket like an administrator; the sum is that of no body.
 fn curl(words: &[&str], port: u16, query: &str) -> Run {
     const NOTHING: &str = "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let run = Run::new("curl").args(["-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-H", NOTHING, "--user"]);
@@ -70,14 +69,12 @@ impl Store {
         run.current_dir(self.dir.path()).args(words.iter().copied())
     }
 
-    /// rclone's own arguments for this store.
     fn rclone(&self, words: &[&str]) -> Run {
         let endpoint = format!("http://127.0.0.1:{}", self.port);
         let run = self.run(Run::new("rclone")).args(words);
         run.args(["--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", &endpoint])
     }
 
-    /// The uploads that the bucket has under way.
     fn uploads(&self) -> String {
         curl(&[], self.port, "?uploads=").run().expect(code::OK).stdout_text()
     }
@@ -141,7 +138,7 @@ fn rclone_finds_nothing_to_do_behind_an_upload() {
     store.cp().arg(&tree).arg("s3://bucket/").run().expect(code::OK);
     let from = tree.to_str().expect("a text").to_owned();
     store.rclone(&["check", "--download", &from, ":s3:bucket/tree"]).run().expect(code::OK);
-    // Its times are those of the files: nothing differs.
+    // Its times are the files': nothing differs.
     let sync = store.rclone(&["sync", "--dry-run", "-v", &from, ":s3:bucket/tree"]).run().expect(code::OK);
     assert!(!format!("{sync}").contains("Skipped copy"), "{sync}");
 }
@@ -156,7 +153,7 @@ fn an_upload_that_was_killed_goes_on_inside_the_file() {
     plant::file(&file, SIZE, 1);
     plant::set_mtime(&file, 1_000_000_000, 0);
     let cp = |more: &[&str]| store.cp().args(["--json", "--lanes", "2"]).args(more).arg(&file).arg("s3://bucket/");
-    // Each time it is killed when that much more has moved.
+    // Kills each once so much more has moved.
     for moved in [20 << 20, 50 << 20, 30 << 20] {
         let mut copy = cp(&["--rate", "80MB"]).start();
         copy.when_moved(moved);
@@ -164,7 +161,7 @@ fn an_upload_that_was_killed_goes_on_inside_the_file() {
         assert_eq!(store.journals(), 1);
     }
     let again = cp(&[]).run().expect(code::OK);
-    // What is sent again after a kill is what was under way: two parts, and what was told meanwhile.
+    // Only what was under way goes again: two parts, and what was told meanwhile.
     let moved = again.count("bytes_moved");
     assert!(moved <= SIZE - (100 << 20) + 3 * (2 * PART + (16 << 20)), "{moved}");
     assert_eq!(store.journals(), 0);
@@ -230,7 +227,7 @@ fn clean_shows_and_ends_what_a_killed_upload_left() {
     assert_eq!(clean(&["-f"]).run().expect(code::OK).stdout_text(), "", "a copy that lives is left alone");
     copy.kill();
     assert_eq!(store.journals(), 1);
-    // A journal of another user says nothing here.
+    // Another user's journal says nothing here.
     let other = clean(&[]).env("HOME", store.at("other")).run().expect(code::OK);
     assert_eq!(other.stdout_text(), "");
     let left = clean(&[]).run().expect(code::OK).stdout_text();
@@ -252,7 +249,7 @@ fn a_journal_whose_upload_is_gone_goes_with_clean_and_with_the_next_copy() {
     let uploads = store.at("home/.local/state/haul/uploads");
     let journal = fs::read_dir(&uploads).expect("it is there").next().expect("a journal").expect("it is there").path();
     let kept = fs::read(&journal).expect("it is there");
-    // Somebody else has ended the upload: the journal knows nothing of it.
+    // Somebody else ended the upload, unknown to the journal.
     let clean = |words: &[&str]| store.haul(&["clean"]).args(words.iter().copied()).arg("s3://bucket/d");
     let put_back = || {
         fs::write(&journal, &kept).expect("own directory");

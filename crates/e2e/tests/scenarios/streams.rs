@@ -1,4 +1,4 @@
-//! What has no length before its end (`haul cp -`), lists of hashes made at the far side, and what dead copies leave.
+//! Streams without length (`haul cp -`), hash lists of the far side, dead copies' remains.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,6 @@ use haul_e2e::{Lab, Run, at, code, eventually, needs, plant};
 
 use crate::daemon::Daemon;
 
-/// A command of `home` over ssh.
 fn over_ssh(lab: &Lab, command: &str) -> Run {
     lab.haul().args([command, "-F"]).arg(lab.ssh_config())
 }
@@ -71,7 +70,7 @@ fn a_stream_that_breaks_leaves_no_file() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
     let (there, haul) = (lab.data("alpha"), haul_e2e::binary::find().expect("asked for"));
-    // Whoever writes the stream does not come to its end.
+    // The writer never comes to its end.
     let endless = || {
         let script = "exec \"$0\" cp --no-keep-login -F \"$1\" - \"$2\" < <(head -c 9000000 /dev/zero; sleep 100)";
         let run = lab.home().run("bash").args(["-c", script]).arg(&haul).arg(lab.ssh_config());
@@ -92,7 +91,7 @@ fn a_stream_that_breaks_leaves_no_file() {
     over_ssh(&lab, "clean").arg("-f").arg(at("alpha", &there)).run().expect(code::OK).says(&["removed"]);
     assert!(!has_draft());
 
-    // Whoever reads it has enough.
+    // The reader has enough.
     plant::file(&there.join("file"), 9 << 20, 1);
     let script = "\"$0\" cp --no-keep-login -F \"$1\" \"$2\" - | head -c 1000 > /dev/null; exit ${PIPESTATUS[0]}";
     let run = lab.home().run("bash").args(["-c", script]).arg(&haul).arg(lab.ssh_config());

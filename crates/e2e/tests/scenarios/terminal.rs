@@ -1,4 +1,4 @@
-//! Text for people, on a terminal or in a log, with names that try to drive the terminal or to imitate our lines.
+//! Text for people, with names that try to drive the terminal or imitate our lines.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,14 +11,13 @@ use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, eventually, need
 
 use crate::daemon::Daemon;
 
-/// Each name sets the title of a window, clears the screen by a C1 control character, turns the direction of writing,
-/// overwrites its line, or begins a new line.
+/// Each name sets a title, clears by a C1 control character, turns the writing, overwrites its line, or begins a new one.
 fn driving(word: &str) -> OsString {
     let name = format!("{word}\x1b]0;x\x07\u{9b}2J\u{202e}\u{2066}\u{200f}\u{7f}\rSPOOF\nSPOOF: {word}");
     OsString::from(name)
 }
 
-/// The text is UTF-8, a terminal shows every character of it, and all lines are ours.
+/// All is UTF-8 that a terminal shows, and all lines are ours.
 #[track_caller]
 fn drives_nothing(what: &str, said: &[u8]) {
     let text = str::from_utf8(said).unwrap_or_else(|error| panic!("{what}: {error}: {}", said.escape_ascii()));
@@ -26,7 +25,7 @@ fn drives_nothing(what: &str, said: &[u8]) {
         |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let driving = text.chars().find(|&c| c != '\n' && (c.is_control() || turns(c)));
     assert_eq!(driving, None, "{what}: {}", said.escape_ascii());
-    // The second lines of the names of this test, and of those of `plant::odd_names`.
+    // Second lines of names, here and in `plant::odd_names`.
     let forged = text.lines().find(|line| ["SPOOF", "line", "\\xff $(id)"].iter().any(|words| line.starts_with(words)));
     assert_eq!(forged, None, "{what}: {text}");
 }
@@ -43,7 +42,7 @@ fn names_that_drive_terminals_do_not_drive_those_of_either_side() {
     }
     plant::text(&source.join(driving("folder")).join(driving("inside")), "words\n");
     std::os::unix::fs::symlink(driving("pointed at"), source.join(driving("link"))).expect("own directory");
-    // A socket is left out with a warning, and a directory stands where a file belongs. Names of sockets are short.
+    // A socket is left out with a warning, a directory stands where a file belongs. Socket names are short.
     let _socket = UnixListener::bind(source.join("sock\x1b[2J\nSPOOF")).expect("own directory");
     plant::text(&target.join(driving("failed")).join("in the way"), "words\n");
     let mut url = OsString::from(daemon.url(""));
@@ -76,11 +75,11 @@ fn names_that_drive_terminals_do_not_drive_those_of_either_side() {
     drives_nothing("the daemon's log", daemon.log().as_bytes());
 }
 
-/// Names in a pager, or a paused terminal, for longer than the far side waits for data.
+/// A pager or paused terminal holds names for longer than the far side waits for data.
 #[test]
 fn a_copy_goes_on_while_nobody_reads_the_names_it_writes() {
     needs!(Namespaces, Haul);
-    // One line for each: more than a pipe holds (64 KiB).
+    // One line each: more than a pipe holds (64 KiB).
     const FILES: u64 = 4000;
     const FOLDER: &str = "a-name-that-makes-lines-longer";
     let files_in = |tree: &Path| {

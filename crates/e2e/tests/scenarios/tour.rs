@@ -1,4 +1,4 @@
-//! `docs/use/tour.md`, typed as it stands by somebody with an empty home directory and an ssh account at `dtn`.
+//! `docs/use/tour.md`, typed by somebody with an empty home and an ssh account at `dtn`.
 
 use std::fs;
 use std::path::Path;

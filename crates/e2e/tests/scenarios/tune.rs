@@ -1,4 +1,4 @@
-//! `haul tune`: its advice for this host, and `--apply` and `--revert` on a host of our own.
+//! `haul tune`: advice for this host; `--apply` and `--revert` on our own.
 
 use haul_e2e::{Outcome, Run, code, needs};
 use serde_json::Value;
@@ -20,9 +20,8 @@ fn says_what_this_host_should_be_set_to_and_why() {
     for words in ["28.5 MB under way", RMEM, "one connection, receiving", "128 lanes"] {
         assert!(table.stdout_text().contains(words), "{words}\n{table}");
     }
-    // Without flags it assumes values, and says so.
     tune(&[]).expect(code::OK).says(&["round trip assumed"]);
-    // As a file, each line is a comment or a setting; as commands, each line is a comment or a command.
+    // Lines of a file are comments or settings; of commands, comments or commands.
     let path = ["--rate", "100Gbit", "--rtt", "300ms"];
     let file = tune(&[&path[..], &["--format", "sysctl"]].concat()).expect(code::OK).stdout_text();
     assert!(file.lines().all(|line| line.is_empty() || line.starts_with('#') || line.contains(" = ")), "{file}");
@@ -66,7 +65,7 @@ fn only_root_may_set_and_others_are_told_what_to_do() {
     }
 }
 
-/// `/etc` and `/var/lib` exist in memory for this script only, and its network is new: the real host stays unchanged.
+/// `/etc` and `/var/lib` in memory and a new network keep the real host unchanged.
 const PRIVATE: &str = r#"
 mount -t tmpfs -o mode=755 haul-e2e /etc
 mount -t tmpfs -o mode=755 haul-e2e /var/lib
@@ -104,7 +103,7 @@ fn applies_and_puts_back_in_a_network_of_its_own() {
     assert!(nothing.contains("no values to put back"), "{outcome}");
 }
 
-/// The settings are applied, and then the file for the next start cannot be written.
+/// Settings are applied, then the file for the next start cannot be written.
 const REFUSED: &str = r#"
 mount -t tmpfs -o mode=755 haul-e2e /etc
 mount -t tmpfs -o mode=755 haul-e2e /var/lib

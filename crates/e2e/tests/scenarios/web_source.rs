@@ -1,4 +1,4 @@
-//! Copies from web servers of other people: nginx, and that of Python.
+//! Copies from others' web servers: nginx and Python's.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use haul_e2e::{Facets, Lab, Run, Running, assert_same, at, code, needs, plant, scratch};
 
-/// A server of the files below `www`, and a place to copy to.
 pub struct Web {
     dir: tempfile::TempDir,
     server: Running,
@@ -21,13 +20,13 @@ fn free_port() -> u16 {
 }
 
 impl Web {
-    /// `start` gets the directory and a port. The server is awaited with `listens`.
+    /// `start` gets the directory and a port; `listens` is awaited.
     pub fn begin(start: impl FnOnce(&Path, u16) -> Run, listens: impl Fn(&Path, u16) -> bool) -> Web {
         let dir = scratch();
         for name in ["www", "to", "tmp"] {
             fs::create_dir(dir.path().join(name)).expect("own directory");
         }
-        // The workers of nginx are of another user.
+        // nginx's workers are another user.
         plant::set_mode(dir.path(), 0o755);
         let port = free_port();
         let server = start(dir.path(), port).start();
@@ -86,7 +85,7 @@ impl Web {
         self.port
     }
 
-    /// Ends the server at once. The files stay until the directory is dropped.
+    /// Ends the server; files stay until the directory is dropped.
     pub fn stopped(self) -> tempfile::TempDir {
         self.server.kill();
         self.dir
@@ -121,7 +120,7 @@ fn a_file_comes_with_its_time_under_its_name_or_a_new_one() {
     web.haul().arg("cp").arg(web.url("a%20b")).arg(web.to().join("new")).run().expect(code::OK);
     assert!(same(&file, &web.to().join("new")));
     assert_eq!(web.cp("a b").run().expect(code::OK).count("files_moved"), 0, "it is there already");
-    // Bytes of the other version never count as there.
+    // The other version's bytes never count as there.
     plant::file(&file, 30_000_000, 2);
     web.cp("a b").run().expect(code::OK);
     assert!(same(&file, &web.to().join("a b")));
@@ -153,7 +152,7 @@ fn a_tree_comes_from_the_pages_of_nginx_and_python_and_from_lists_in_json() {
         assert_same(&tree, &web.to(), Facets::CONTENTS);
         let again = web.cp("tree/").run().expect(code::OK);
         assert_eq!((again.count("files_moved"), again.count("failed")), (0, 0));
-        // Without the slash it comes under its name.
+        // Without the slash it keeps its name.
         let named = web.to().join("named");
         web.haul().arg("cp").arg(web.url("tree")).arg(&named).run().expect(code::OK);
         assert_same(&tree, &named.join("tree"), Facets::CONTENTS);
@@ -163,7 +162,7 @@ fn a_tree_comes_from_the_pages_of_nginx_and_python_and_from_lists_in_json() {
 #[test]
 fn a_copy_that_was_killed_goes_on_inside_the_file() {
     needs!(Haul, Tool("nginx"), Tool("python3"));
-    // A death costs at most 256 MiB of what was there.
+    // A death costs at most 256 MiB.
     const SIZE: u64 = 420_000_000;
     const CUT_AT: u64 = 330_000_000;
     const AT_RISK: u64 = 256 << 20;
@@ -195,7 +194,7 @@ fn a_file_that_is_replaced_meanwhile_is_never_mixed() {
         plant::set_mtime(&new, 1_100_000_000, 0);
         fs::rename(&new, &file).expect("own file");
         copy.wait().expect_one_of(&[code::OK, code::PARTIAL]);
-        // What has a name is of one version. An open answer may end with the old one.
+        // A name has one version; an open answer may end with the old.
         if web.to().join("file").exists() {
             plant::file(&new, 30_000_000, 1);
             let copied = web.to().join("file");

@@ -1,4 +1,4 @@
-//! The limit of a copy, with a reason that the test made, and `haul why` afterwards.
+//! A copy's limit, with the test's reason, and `haul why` afterwards.
 
 use std::time::Duration;
 
@@ -21,7 +21,6 @@ const NETWORK: [&str; 10] = [
     "network",
 ];
 
-/// `haul why --json` at home.
 #[track_caller]
 fn why(lab: &Lab) -> Value {
     let run = lab.haul().args(["why", "--json"]).run().expect(code::OK);
@@ -32,7 +31,6 @@ fn share(report: &Value, names: &[&str]) -> f64 {
     names.iter().map(|name| report["time"][*name].as_f64().unwrap_or_else(|| panic!("no share of {name}"))).sum()
 }
 
-/// The kept report equals the printed one.
 #[track_caller]
 fn kept_as_said(lab: &Lab, run: &Outcome) -> Value {
     let (mut said, kept) = (run.report(), why(lab)["report"].clone());
@@ -49,7 +47,7 @@ fn a_rate_that_was_asked_for_is_the_limit_both_ways() {
     let lab = Lab::pair();
     let (here, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
     plant::file(&here, 30 << 20, 1);
-    // A busy disk would make the flush the limit, and a login on a busy host takes two seconds.
+    // A busy disk's flush would be the limit, and a busy host's login takes two seconds.
     let limited = || lab.cp().args(["--rate", "10MB", "--no-flush"]);
     let pushed = limited().arg(&here).arg(at("alpha", &there)).run().expect(code::OK);
     let report = kept_as_said(&lab, &pushed);
@@ -62,7 +60,7 @@ fn a_rate_that_was_asked_for_is_the_limit_both_ways() {
     assert_eq!((&report["source"]["place"], &report["target"]["place"]), (&"alpha".into(), &"this machine".into()));
 }
 
-/// Longer than the copy takes without it.
+/// Longer than the copy without it.
 const OUTAGE: Duration = Duration::from_secs(7);
 
 #[test]
@@ -100,9 +98,9 @@ fn a_tiny_job_is_limited_by_its_start() {
     let lab = Lab::pair();
     let (here, there) = (lab.data("home").join("file"), lab.data("alpha"));
     plant::file(&here, 1, 1);
-    // The first copy also installs haul, which is another kind of start.
+    // The first copy also installs haul, another kind of start.
     lab.cp().arg(&here).arg(at("alpha", there.join("first"))).run().expect(code::OK);
-    // A login of two seconds is most of the job, however slow this machine is.
+    // A login of two seconds is most of the job on any machine.
     let slow_ssh = lab.data("home").join("slow-ssh");
     plant::text(&slow_ssh, "#!/bin/sh\nsleep 2\nexec ssh \"$@\"\n");
     plant::set_mode(&slow_ssh, 0o755);
@@ -110,7 +108,7 @@ fn a_tiny_job_is_limited_by_its_start() {
     let report = kept_as_said(&lab, &slow.run().expect(code::OK));
     assert_eq!((&report["limit"], &report["limited_by"]), (&"start".into(), &"login and connecting".into()));
     let text = lab.haul().arg("why").run().expect(code::OK).stdout_text();
-    // Lines break where the figures leave room.
+    // Lines break where figures leave room.
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("limited by login and connecting: ") && words.contains("into one command"), "{text}");
 }
@@ -166,6 +164,5 @@ fn nothing_yet_and_a_refused_login() {
     let kept = why(&lab);
     assert_eq!(kept["error"]["exit_code"], failed.code(), "{failed}");
     lab.haul().arg("why").run().expect(code::OK).says(&["error: "]);
-    // The far side keeps nothing.
     assert!(!lab.alpha().dir.join("state/haul").exists());
 }

@@ -1,4 +1,4 @@
-//! What fits on a terminal: the bar on narrow ones and in the background, and the width of reports.
+//! The bar on narrow terminals and in the background, and reports' width.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use haul_e2e::{Lab, Run, code, needs, plant, scratch};
 use regex::Regex;
 
-/// A field of the bar, from its beginning to its end.
 static FIELD: LazyLock<Regex> = LazyLock::new(|| {
     let fields = [
         r"~?\d+ %",
@@ -21,10 +20,8 @@ static FIELD: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!("^(?:{})$", fields.join("|"))).expect("a constant")
 });
 
-/// Sequences that move the cursor or clear.
 static CONTROL: LazyLock<Regex> = LazyLock::new(|| Regex::new("\x1b\\[[0-9;?]*[A-Za-z]").expect("a constant"));
 
-/// These words of a shell in a terminal.
 fn on_a_terminal(dir: &Path, shell: &str) -> Run {
     let run = Run::new("script").args(["-qec", shell, "/dev/null"]);
     run.env("HOME", dir).env("TERM", "xterm").env("SHELL", "/bin/bash").current_dir(dir)
@@ -70,7 +67,7 @@ fn a_job_in_the_background_draws_no_bar_until_it_comes_back() {
     let gate = "until [ -e gate ]; do sleep 0.05; done; echo IN-FRONT; fg";
     let shell = format!("stty cols 80 rows 24; set -m; {} cp --rate 6MB source target & {gate}", haul());
     let mut running = on_a_terminal(dir.path(), &format!("bash -c \"{shell}\"")).start();
-    // Half of it has come, so a bar would have been drawn.
+    // Half has come: a bar would have been drawn.
     let drafts = || std::fs::read_dir(dir.path()).into_iter().flatten().flatten();
     running.when("half of it is there", |_| {
         use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,4 @@
-//! Where data stands until its file has its name: `--partial-dir`, `--temp-dir`, `--delay-updates`. And `--list-only`.
+//! Where data waits for its file's name: `--partial-dir`, `--temp-dir`, `--delay-updates`. And `--list-only`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,9 +18,8 @@ fn names(dir: &Path) -> Vec<String> {
     names_below(dir).into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect()
 }
 
-/// Kills a copy once some of it has arrived.
 fn kill_after(run: Run, moved: u64) {
-    // Half of the large file takes two seconds; what has arrived is in the journal each second.
+    // Half of the large file takes two seconds; the journal is written each second.
     let mut run = run.args(["--rate", "6MB", "--json"]).start();
     run.when_moved(moved);
     run.signal(Signal::KILL);
@@ -51,21 +50,20 @@ fn unfinished_data_stands_where_it_was_asked_for_and_the_next_run_goes_on_with_i
         match absolute {
             true => {
                 assert_eq!(names(&elsewhere), [] as [&str; 0]);
-                // Its name is one like others.
                 assert_eq!(names(&target), ["deep", "deep/.partial", "deep/.partial/of-source", "deep/large"]);
             }
             false => assert_eq!(names(&target), ["deep", "deep/.partial", "deep/.partial/of-target", "deep/large"]),
         }
         assert_same(&source.join("deep/large"), &target.join("deep/large"), Facets::PLAIN);
     }
-    // What a run without the flag has left beside the file is gone on with, too.
+    // What a run without the flag left beside the file is used, too.
     let (source, target) = (stage.path().join("p0/src"), stage.path().join("beside"));
     kill_after(stage.haul().arg("cp").arg(contents_of(&source)).arg(&target), LARGE_BYTES / 2);
     let run =
         stage.haul().args(["cp", "--json", "--partial-dir=.partial"]).arg(contents_of(&source)).arg(&target).run();
     assert!(run.expect(code::OK).count("bytes_read_again") > 0);
     assert!(!names(&target).iter().any(|name| name.contains(".haul-")), "{:?}", names(&target));
-    // One that was made goes again.
+    // A directory made for it goes again.
     let (source, target) = (stage.path().join("p0/src/deep/large"), stage.path().join("one"));
     kill_after(stage.haul().args(["cp", "--partial-dir=.partial"]).arg(&source).arg(&target), LARGE_BYTES / 2);
     stage.haul().args(["cp", "--partial-dir=.partial"]).arg(&source).arg(&target).run().expect(code::OK);
@@ -93,7 +91,7 @@ fn a_directory_on_another_file_system_is_not_used_and_that_is_said() {
     }
 }
 
-/// A tree of which one file is large, and an older copy.
+/// One large file, and an older copy.
 fn plant_update(source: &Path, target: &Path) {
     for number in 0..20 {
         plant::file(&source.join(format!("d/{number:02}")), 30_000, number);
@@ -125,17 +123,16 @@ fn all_names_change_at_the_end_and_what_waits_is_not_sent_again() {
         fs::remove_file(target.join(format!("d/{number:02}~"))).expect("a backup");
     }
     assert_same(&source, &target, Facets { directory_times: false, ..Facets::PLAIN });
-    // What is linked already is not made again.
     let again = cp().arg("--json").run().expect(code::OK);
     assert_eq!(again.count("others_made"), 0, "{again}");
-    // What waits gets the mode that the source has by now.
+    // What waits gets the source's present mode.
     let late = stage.path().join("u/late");
     kill_after(stage.haul().args(["cp", "--delay-updates"]).arg(contents_of(&source)).arg(&late), LARGE_BYTES / 2);
     plant::set_mode(&source.join("d/03"), 0o600);
     let run = stage.haul().args(["cp", "--json", "--delay-updates"]).arg(contents_of(&source)).arg(&late).run();
     assert!(run.expect(code::OK).count("bytes_moved") < LARGE_BYTES);
     assert_same(&source, &late, Facets::PLAIN);
-    // Without backups, the time of a directory is that of the source.
+    // Without backups, directories get the source's times.
     let fresh = stage.path().join("u/fresh");
     let cp = stage.haul().args(["cp", "--delay-updates"]).arg(contents_of(&source)).arg(&fresh);
     cp.run().expect(code::OK);
@@ -163,7 +160,7 @@ fn drafts_and_delayed_names_in_both_directions_over_ssh_and_to_a_daemon() {
     let (source, target) = planted(home.join("s2"), offered.join("t2"));
     daemon.cp().args(flags).arg(contents_of(&source)).arg(daemon.url("t2")).run().expect(code::OK);
     assert_same(&source, &target, Facets::PLAIN);
-    // A directory for parts beside the target, beneath that of the key.
+    // A directory for parts beside the target, beneath the key's.
     plant::file(&source.join("z-large"), LARGE_BYTES, 7);
     let cp = daemon.cp().arg("--temp-dir=../parts").arg(contents_of(&source)).arg(daemon.url("t2"));
     cp.run().expect(code::OK);
@@ -174,7 +171,6 @@ fn drafts_and_delayed_names_in_both_directions_over_ssh_and_to_a_daemon() {
     let (source, target) = planted(offered.join("s3"), home.join("t3"));
     daemon.cp().args(flags).arg(daemon.url("s3/")).arg(&target).run().expect(code::OK);
     assert_same(&source, &target, Facets::PLAIN);
-    // What a far side has, as a list.
     let list = daemon.cp().args(["--list-only", "-r"]).arg(daemon.url("s3/")).run().expect(code::OK);
     let listed = list.events_named("item");
     assert!(listed.len() == 24 && listed[23]["path"] == "z-large" && listed[23]["size"] == LARGE_BYTES, "{list}");
@@ -188,7 +184,7 @@ fn a_list_shows_what_rsync_shows() {
     let lines = |text: String| {
         let mut lines: Vec<String> = text
             .lines()
-            // rsync's size of a directory is that of its list of names.
+            // rsync's size of a directory is its list's.
             .map(|line| if line.starts_with('d') { format!("d{}", &line[25..]) } else { line.to_owned() })
             .collect();
         lines.sort();
@@ -228,7 +224,7 @@ fn what_only_grows_is_brought_up_to_date_and_what_is_not_shorter_stays() {
         }
         plant::file(&dir.join("src/large"), 5_000_000, 1);
         plant::file(&dir.join("to/large"), 3_000_000, 1);
-        // Times of the same second differ for haul, and not for rsync.
+        // Times within a second differ for haul, not for rsync.
         for (end, at) in [("src", 1_700_000_000), ("to", 1_600_000_000)] {
             plant::set_mtime(&dir.join(end).join("large"), at, 0);
             plant::set_mtime(&dir.join(end), 1_500_000_000, 0);
@@ -241,7 +237,7 @@ fn what_only_grows_is_brought_up_to_date_and_what_is_not_shorter_stays() {
         let run = stage.haul().args(["cp", "--itemize-changes"]).args(flags).arg(contents_of(&ours.join("src")));
         let ours_said = run.arg(ours.join("to")).run().expect(code::OK);
         let mut expected = super::stage::lines(&theirs_said.stdout);
-        // rsync appends first, and sends the file once more when it finds that its beginning has changed.
+        // rsync appends first, and sends the file again when its beginning has changed.
         expected.remove(">f..t...... grown-and-changed");
         assert_eq!(super::stage::lines(&ours_said.stdout), expected, "{flags:?}");
         let found = haul_e2e::differences(&theirs.join("to"), &ours.join("to"), Facets { root: true, ..Facets::PLAIN });

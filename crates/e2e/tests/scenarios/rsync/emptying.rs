@@ -1,4 +1,4 @@
-//! `--delete` where the source is empty, or another one than was meant: a disk that is not mounted must not empty its copy.
+//! `--delete` with an empty or wrong source: an unmounted disk must not empty its copy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -32,7 +32,7 @@ fn an_empty_source_deletes_nothing_unless_somebody_insists() {
             let run = cp(flags).run().expect(code::PARTIAL).says(&said);
             assert_eq!((run.count("deleted"), names_below(&target).len()), (0, 3), "{run}");
         }
-        // What a rule protects would stay anyway, and so would what is not there.
+        // Protected and missing entries would stay anyway.
         cp(&["--exclude", "*"]).run().expect(code::OK);
         let would = cp(&["--force", "-n"]).run().expect(code::OK);
         assert_eq!((would.count("deleted"), names_below(&target).len()), (3, 3), "{would}");
@@ -67,7 +67,6 @@ fn it_is_so_at_another_host_too() {
     assert_eq!(names_below(&there).len(), 3);
 }
 
-/// So many files, each with the words of its tree.
 fn plant_many(directory: &Path, prefix: &str, files: usize) {
     (0..files).for_each(|number| plant::text(&directory.join(format!("{prefix}{number}")), "words\n"));
 }
@@ -85,7 +84,7 @@ fn more_than_half_of_a_large_target_goes_only_if_somebody_insists() {
     let cp = |flags: &[&str]| {
         stage.haul().args(["cp", "-r", "--json", "--delete"]).args(flags).arg(contents_of(&source)).arg(&target)
     };
-    // New files do not count as what stood there: 61 of 121 would go.
+    // New files do not count: 61 of 121 would go.
     for flags in [&["-n"][..], &[]] {
         let said = ["nothing is deleted here, 61 entries stay: the source lacks more than half of the 121", "--force"];
         let run = cp(flags).run().expect(code::PARTIAL).says(&said);

@@ -1,4 +1,4 @@
-//! Which entries come: `-m`, `-d`, `--safe-links`, `--modify-window` beside rsync, and where one end is on another host.
+//! Which entries come: `-m`, `-d`, `--safe-links`, `--modify-window` beside rsync, and between hosts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::daemon::Daemon;
 
 const DAY: i64 = 1_700_000_000;
 
-/// Directories with and without files, and links that climb.
+/// Directories with and without files, and climbing links.
 fn plant_tree(dir: &Path) {
     for empty in ["void", "deep/a/b", "kept", "only-objects"] {
         fs::create_dir_all(dir.join(empty)).expect("own directory");
@@ -40,7 +40,6 @@ fn plant_tree(dir: &Path) {
     plant::set_mtime(dir, DAY, 0);
 }
 
-/// A target with something to delete.
 fn plant_old(dir: &Path) {
     plant::text(&dir.join("void/old"), "not at the source\n");
     plant::text(&dir.join("deep/old"), "not at the source\n");
@@ -51,7 +50,7 @@ fn plant_old(dir: &Path) {
     plant::set_mtime(dir, DAY - 9, 0);
 }
 
-/// rsync and haul on equal trees; `source` is a path in the directory of both trees.
+/// rsync and haul on equal trees, both with `source`.
 #[track_caller]
 fn same(flags: &[&str], source: &str, for_rsync: &[&str]) {
     let stage = Stage::new();
@@ -102,7 +101,7 @@ fn directories_come_without_their_contents_unless_they_have_a_slash_behind() {
     same(&["-d", "-m"], "src/", &[]);
     same(&["-d", "-R"], "src/deep", &[]);
     same(&["-d", "-R"], "src/deep/", &[]);
-    // What recurses wins.
+    // Recursion wins.
     same(&["-d", "-r"], "src/", &[]);
     same(&["-d", "-n", "--delete"], "src/", &[]);
 }
@@ -125,7 +124,7 @@ fn links_that_lead_out_of_the_tree_are_left_out_and_what_stands_there_stays() {
     let run = run.run().expect(code::OK);
     assert_eq!(names_below(&stage.path().join("h")), [&b"a"[..], b"a/first"], "{run}");
     assert_eq!(run.events_named("left_out")[0]["rule"], "safe-links");
-    // A directory in the place of a link, or of a file, that is left out does not go.
+    // A directory in place of a left-out link or file stays.
     for (flag, name) in [("--safe-links", "out"), ("--max-size=1", "file")] {
         let (source, target) = (stage.path().join(name).join("s"), stage.path().join(name).join("d"));
         plant::text(&source.join("file"), "two or more bytes");
@@ -136,7 +135,7 @@ fn links_that_lead_out_of_the_tree_are_left_out_and_what_stands_there_stays() {
     }
 }
 
-/// As with rclone, whose names the flags have.
+/// rclone has these flags' names.
 #[test]
 fn files_that_are_too_old_or_too_young_are_left_out_and_stay_at_the_target() {
     needs!(Haul);
@@ -213,7 +212,6 @@ fn entries_are_chosen_in_both_directions_over_ssh_and_to_a_daemon() {
     let (source, target) = planted(&offered.join("s3"), &home.join("t3"));
     daemon.cp().args(flags).arg(daemon.url("s3/")).arg(&target).run().expect(code::OK);
     check(&source, &target);
-    // Without contents.
     let target = home.join("t4");
     daemon.cp().arg("-d").arg(daemon.url("s3/deep/")).arg(daemon.url("s3/void")).arg(&target).run().expect(code::OK);
     assert_eq!(names_below(&target), [&b"a"[..], b"c", b"f", b"up", b"void"]);
@@ -252,7 +250,7 @@ fn devices_fifos_and_sockets_come_where_they_are_asked_for() {
         node(&dir.join("src/loop"), &["b", "7", "9"]);
         node(&dir.join("src/fifo"), &["p"]);
         drop(std::os::unix::net::UnixListener::bind(dir.join("src/socket")).expect("own directory"));
-        // What stands there is another device, a file, and the same with another mode.
+        // Another device, a file, and the same with another mode stand there.
         node(&dir.join("to/zero"), &["c", "1", "8"]);
         plant::text(&dir.join("to/loop"), "a file\n");
         node(&dir.join("to/fifo"), &["p"]);

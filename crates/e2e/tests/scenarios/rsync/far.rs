@@ -1,4 +1,4 @@
-//! The rules where one end is on another host: over ssh and to a daemon, pushed and pulled. And `-x` with a real mount.
+//! The rules with an end on another host, over ssh and a daemon, both ways. And `-x` with a real mount.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use haul_e2e::{Run, at, code, contents_of, needs, plant};
 use super::stage::Stage;
 use crate::daemon::Daemon;
 
-/// A source, and beside the target a tree of an earlier copy.
+/// A source, and an earlier copy beside the target.
 struct Trees {
     source: PathBuf,
     target: PathBuf,
@@ -84,7 +84,7 @@ fn rules_hold_in_both_directions_over_ssh_and_to_a_daemon() {
     let fetched = Trees::plant(daemon.offered.join("d/src"), home.join("d/to"));
     daemon.cp().args(FLAGS).arg(daemon.url("d/src/")).arg(&fetched.target).run().expect(code::OK);
     fetched.check();
-    // What is replaced goes to a directory beside the target.
+    // Replaced files go beside the target.
     plant::text(&served.source.join("changed"), "newer words, and more\n");
     let to_old = "--backup-dir=../old";
     daemon.cp().arg(to_old).arg(contents_of(&served.source)).arg(daemon.url("c/to")).run().expect(code::OK);
@@ -101,7 +101,7 @@ fn rules_hold_in_both_directions_over_ssh_and_to_a_daemon() {
         let old = trees.target.with_file_name("old");
         assert_eq!(fs::read_to_string(old.join("changed")).expect("a backup"), "new words\n");
     }
-    // Paths are kept by a far side, too.
+    // A far side keeps paths, too.
     daemon.cp().arg("-R").arg(daemon.url("d/./src/same")).arg(home.join("e")).run().expect(code::OK);
     assert!(home.join("e/src/same").exists());
     daemon
@@ -128,7 +128,7 @@ fn a_daemon_is_led_to_no_directory_outside_of_its_own() {
         let run = daemon.cp().arg(flag).arg(contents_of(&trees.source)).arg(daemon.url("to")).run();
         assert_ne!(run.code(), code::OK, "{flag}: {run}");
     }
-    // What is absolute begins at the directory of the key.
+    // Absolute paths begin at the key's directory.
     let run =
         daemon.cp().arg(format!("--link-dest={absolute}")).arg(contents_of(&trees.source)).arg(daemon.url("to")).run();
     run.expect(code::OK);
@@ -136,7 +136,6 @@ fn a_daemon_is_led_to_no_directory_outside_of_its_own() {
     assert!(!outside.join("changed").exists());
 }
 
-/// Unmounted when dropped.
 pub struct Mounted(pub PathBuf);
 
 impl Mounted {
@@ -165,7 +164,7 @@ fn what_is_mounted_in_the_source_stays_out_as_with_rsync() {
         plant::set_mtime(&mount.0, 1_400_000_000, 0);
         plant::set_mtime(mount.0.parent().expect("it has one"), 1_400_000_000, 0);
     }
-    // The target has something there, which stays.
+    // The target's own entry there stays.
     for pair in [stage.ours(), stage.theirs()] {
         plant::text(&pair.target.join("dir/mounted/stays"), "at the target\n");
         plant::set_mtime(&pair.target.join("dir/mounted/stays"), 1_300_000_000, 0);

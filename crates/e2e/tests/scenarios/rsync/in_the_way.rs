@@ -1,4 +1,4 @@
-//! What stands in the way at the target, and names that need one another: rsync and haul run on equal trees, and leave the same.
+//! Entries in the way, and names that need one another: rsync and haul leave the same.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use haul_e2e::{Facets, Run, binary, code, differences, needs, plant, scratch};
 
-/// Plants the same in two directories, runs rsync in one and haul in the other, and compares the directories and exit codes.
+/// Runs rsync and haul on equal plants, and compares directories and exit codes.
 #[track_caller]
 fn same(what: &str, plant: impl Fn(&Path), words: &[&str]) {
     let dir = scratch();
@@ -30,7 +30,7 @@ const HAS_DATA: &str = "the next has its data already";
 
 type Plant<'a> = &'a dyn Fn(&Path);
 
-/// A file, older than that of [`newer`].
+/// Older than that of [`newer`].
 fn old(path: &Path, text: &str) {
     plant::text(path, text);
     plant::set_mtime(path, 1_500_000_000, 0);
@@ -116,7 +116,7 @@ fn a_target_beneath_the_source_is_refused_only_where_it_is_copied() {
     }
     let dir = scratch();
     tree(dir.path());
-    // rsync copies a part of the copy into itself, as far as it had listed.
+    // rsync copies a part of the copy into itself, as far as listed.
     for words in [&["-R", "a", "a/x"][..], &["a/", "a/x"], &["-R", "a/./b", "a/b/x"], &["--exclude=/x/y", "a/", "a/x"]]
     {
         let run =
@@ -167,7 +167,7 @@ fn a_further_name_is_sent_where_a_rule_leaves_the_first_one_alone() {
     ];
     for (what, plant) in cases {
         for flags in [&["-H", "-u"][..], &["-H", "--ignore-existing"], &["-H", "--existing"], &["-H", "-u", "-n"]] {
-            // rsync makes a second file of what --ignore-existing found right; haul links to it.
+            // rsync makes a second file of what --ignore-existing found right; haul links.
             if !(what == HAS_DATA && flags.contains(&"--ignore-existing")) {
                 same(what, plant, &[flags, &["s/", "t/"]].concat());
             }

@@ -1,4 +1,4 @@
-//! Each row of the table against what it is shown by; and `docs/use/rsync.md`, which is made of them.
+//! Tests each row of the table, and `docs/use/rsync.md`, which is made of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use haul_e2e::{code, contents_of, needs};
 use super::stage::Stage;
 use super::table::{ROWS, Row, ShownBy, Verdict};
 
-/// What the table says of a row, or what is wrong with it.
+/// The table's word for a row, or its fault.
 fn judged(row: &Row) -> Result<String, String> {
     let stage = Stage::new();
     let (ours, theirs) = match row.shown_by {
@@ -72,7 +72,7 @@ const HEAD: &str = "| flag of rsync | haul | compared |\n|---|---|---|\n";
 const BEGIN: &str = "<!-- made by the test rsync::matrix: do not edit -->";
 const END: &str = "<!-- end -->";
 
-/// A line of the table for a flag that is not the same; `hint` is what haul says where it refuses.
+/// A line for a flag that differs; `hint` is haul's when it refuses.
 fn line(row: &Row, hint: &str) -> String {
     let (verdict, why) = match row.verdict {
         Verdict::Same => ("same", ""),
@@ -84,7 +84,6 @@ fn line(row: &Row, hint: &str) -> String {
     format!("| `{}` | {verdict}{stop}{why} | {} |\n", row.flag, shown(row))
 }
 
-/// What the comparison looked at.
 fn shown(row: &Row) -> &'static str {
     match row.shown_by {
         ShownBy::Both(_) | ShownBy::Each(..) | ShownBy::From(..) => "all",

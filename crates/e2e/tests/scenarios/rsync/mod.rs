@@ -1,7 +1,7 @@
-//! rsync's words with rsync's meaning: rsync and haul run on the same trees, and what they leave and say is compared.
+//! rsync's words with rsync's meaning: both run on equal trees, and results and output are compared.
 //!
-//! `matrix` has a row for each flag. Its comparisons make `docs/use/rsync.md`. `moving` has what `--remove-source-files` must
-//! never lose.
+//! `matrix` has a row for each flag, and makes `docs/use/rsync.md`. `moving` has what `--remove-source-files` must never
+//! lose.
 
 mod drafts;
 mod emptying;

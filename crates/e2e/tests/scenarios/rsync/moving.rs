@@ -1,4 +1,4 @@
-//! `--remove-source-files`: what is not at the target is still at the source, whatever happens.
+//! `--remove-source-files`: what the target lacks is still at the source.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,6 @@ use rustix::process::Signal;
 use super::stage::Stage;
 use crate::daemon::Daemon;
 
-/// The files below a directory, by name, and their contents.
 fn files(dir: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let read = |name: Vec<u8>| Some((name.clone(), fs::read(dir.join(haul_e2e::compare::path_of(&name))).ok()?));
     names_below(dir).into_iter().filter_map(read).collect()
@@ -40,7 +39,7 @@ fn a_move_that_is_killed_and_run_again_ends_with_the_whole_tree_and_loses_no_fil
         }
     }
     cp().arg(contents_of(&source)).arg(&target).run().expect(code::OK);
-    // The source's directory got a new time with the first file that left it.
+    // The first file that left gave the source's directory a new time.
     assert_same(&whole, &target, Facets { directory_times: false, ..Facets::PLAIN });
     assert!(files(&source).is_empty(), "all files are gone, and directories stay");
     assert!(source.is_dir());
@@ -58,7 +57,7 @@ fn a_source_that_a_rule_leaves_out_or_that_is_the_target_stays() {
     assert_eq!((run.count("left_out"), run.count("removed")), (1, 1), "{run}");
     assert_eq!(run.events_named("left_out")[0]["rule"], "max-size");
     assert_eq!((names_below(&a), names_below(&b)), (vec![b"large".to_vec()], vec![b"small".to_vec()]));
-    // A name of the source's own file at the target: removing the source would be no move.
+    // Another name of the source's own file: removing the source would be no move.
     fs::hard_link(a.join("large"), b.join("large")).expect("one file system");
     let run = cp(&[]).arg(contents_of(&a)).arg(&b).run().expect(code::OK);
     assert_eq!((run.count("left_out"), run.count("removed")), (1, 0), "{run}");

@@ -1,4 +1,4 @@
-//! Two equal pairs of trees, a source and a target each: one for rsync, one for haul.
+//! Two equal pairs of source and target: one for rsync, one for haul.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,39 +9,31 @@ use std::path::{Path, PathBuf};
 
 use haul_e2e::{Facets, Run, binary, contents_of, differences, plant, scratch};
 
-/// What is compared.
 pub const FACETS: Facets = Facets { root: true, hard_links: true, owners: true, ..Facets::PLAIN };
 
-/// Both pairs, in one directory.
 pub struct Stage {
     dir: tempfile::TempDir,
 }
 
-/// One of the two pairs.
 pub struct Pair {
     pub source: PathBuf,
     pub target: PathBuf,
 }
 
-/// What differs between the two after both have run.
 pub struct Compared {
-    /// The targets.
     pub target: Vec<String>,
-    /// Which files of the reference tree are those of the target.
+    /// Files of the reference tree that are the target's.
     pub reference: Vec<String>,
-    /// The sources.
     pub source: Vec<String>,
     /// Lines of one that the other lacks.
     pub letters: Vec<String>,
 }
 
 impl Compared {
-    /// What is on disk.
     pub fn trees(&self) -> Vec<String> {
         [&self.target[..], &self.reference, &self.source].concat()
     }
 
-    /// All of it.
     pub fn all(&self) -> Vec<String> {
         [self.trees(), self.letters.clone()].concat()
     }
@@ -79,25 +71,25 @@ impl Stage {
         self.dir.path()
     }
 
-    /// haul, with a home of its own.
+    /// haul, with its own home.
     pub fn haul(&self) -> Run {
         let run = Run::new(binary::find().expect("asked for with needs!")).env("HOME", self.dir.path().join("home"));
         run.env("XDG_CACHE_HOME", self.dir.path().join("cache")).env("TZ", "UTC")
     }
 
-    /// Copies the contents of the source to the target with both, and compares. `DIR` in a flag is the directory of the pair.
+    /// Copies the source's contents with both, and compares. `DIR` in a flag is the pair's directory.
     pub fn compare(&self, ours: &[&str], theirs: &[&str]) -> Compared {
         self.run_both(None, ours, theirs, FACETS)
     }
 
-    /// The same, without times and letters of directories.
+    /// Without times and letters of directories.
     pub fn compare_files(&self, ours: &[&str], theirs: &[&str]) -> Compared {
         let mut compared = self.run_both(None, ours, theirs, Facets { root: false, directory_times: false, ..FACETS });
         compared.letters.retain(|line| !line.contains("says: .d"));
         compared
     }
 
-    /// Copies these paths, in the directory of the source. The target's root has no source then.
+    /// Copies these paths, in the source's directory. The target's root has no source.
     pub fn compare_paths(&self, paths: &[&str], ours: &[&str], theirs: &[&str]) -> Compared {
         self.run_both(Some(paths), ours, theirs, Facets { root: false, ..FACETS })
     }
@@ -131,14 +123,14 @@ impl Stage {
         Compared {
             target: differences(&there.target, &here.target, facets),
             reference: self.shared_files(&there, &here),
-            // What is removed from a directory changes its time.
+            // Removals change a directory's time.
             source: differences(&there.source, &here.source, Facets { file_times: true, ..Facets::CONTENTS }),
             letters: more.chain(less).collect(),
         }
     }
 }
 
-/// The lines with letters. A directory that is deleted has a slash at its end with rsync alone.
+/// Lines with letters. Only rsync ends a deleted directory in a slash.
 pub fn lines(output: &[u8]) -> BTreeSet<String> {
     let text = String::from_utf8_lossy(output);
     let is_line = |line: &&str| line.len() > 11 && line.starts_with(['<', '>', 'c', 'h', '.', '*']);
@@ -151,7 +143,7 @@ fn odd(dir: &Path, name: &[u8]) -> PathBuf {
     dir.join(OsStr::from_bytes(name))
 }
 
-/// Sizes, times, modes, links and odd names; `plant_target` has its like with differences.
+/// Sizes, times, modes, links and odd names; `plant_target` has them with differences.
 fn plant_source(dir: &Path) {
     plant::text(&dir.join("equal"), "as it is there\n");
     plant::text(&dir.join("same-size"), "here\n");
@@ -183,7 +175,7 @@ fn plant_source(dir: &Path) {
     plant::set_mtime(&dir.join("newer"), 1_500_000_000, 0);
 }
 
-/// Some files as at the source, one with another mode, one with other data.
+/// Files as at the source, one with another mode, one with other data.
 fn plant_reference(dir: &Path, source: &Path) {
     for name in ["large", "empty", "newer", "touched", "dir/new", "dir/deep/new"] {
         let (from, to) = (source.join(name), dir.join(name));
@@ -221,6 +213,6 @@ fn plant_target(dir: &Path) {
     for name in ["extra", "dir/deep.keep", "extra-dir/inside", "dir", "other-link", "extra-dir"] {
         plant::set_mtime(&dir.join(name), 9, 0);
     }
-    // The other directories are as at the source.
+    // Other directories are as at the source.
     plant::set_mtime(&dir.join("cache"), 1_111_111_111, 0);
 }

@@ -1,38 +1,33 @@
 //! The rows of the matrix.
 
-/// One flag of rsync.
 pub struct Row {
-    /// As rsync's manual has it.
+    /// As in rsync's manual.
     pub flag: &'static str,
     pub verdict: Verdict,
     pub shown_by: ShownBy,
 }
 
-/// How haul stands to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The same tree, the same letters.
     Same,
     /// The same tree, and more.
     Better(&'static str),
-    /// Another meaning.
     Other(&'static str),
-    /// The error says what haul does instead, in these words.
+    /// The error tells haul's way, in these words.
     NotOurs(&'static str),
 }
 
-/// What shows it.
 #[derive(Clone, Copy)]
 pub enum ShownBy {
-    /// Both run with these flags.
     Both(&'static [&'static str]),
     /// Each with its own: haul, rsync.
     Each(&'static [&'static str], &'static [&'static str]),
-    /// Both run with these flags; times and letters of directories are not compared.
+    /// Both run; times and letters of directories are not compared.
     Files(&'static [&'static str]),
-    /// Both run with these flags in the directory of the source, and copy these paths.
+    /// Both copy these paths in the source's directory.
     From(&'static [&'static str], &'static [&'static str]),
-    /// Both run with these flags, and the letters are not compared.
+    /// Both run; letters are not compared.
     Trees(&'static [&'static str]),
     /// haul takes the flag, and copies.
     Taken(&'static [&'static str]),
@@ -47,7 +42,6 @@ const fn row(flag: &'static str, verdict: Verdict, shown_by: ShownBy) -> Row {
     Row { flag, verdict, shown_by }
 }
 
-/// In the order of rsync's manual.
 pub const ROWS: &[Row] = &[
     row("-v, --verbose", Other("one line a path, with what was done to it"), Taken(&["-v"])),
     row("-q, --quiet", Same, Taken(&["-q"])),
