@@ -2,15 +2,14 @@
 
 use crate::meta::{Stat, Time};
 
-/// An entry as it was when it was copied, with the facts that rsync compares: size, time, and which file it is. No
-/// change time (ctime): it changes when another name of the file is removed.
+/// An entry when it was copied, by rsync's facts. No ctime: removing another name of the file changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsCopied {
-    /// Bytes of a regular file.
+    /// The bytes of content.
     pub size: u64,
-    /// When the content last changed.
+    /// The last change of content.
     pub mtime: Time,
-    /// The file's number: another file under the same name has another number.
+    /// The file's number, which no other file of that name has.
     pub file: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The paths that a copy may bring. A sender on another host decides which files it lists; a receiver that trusts it
-//! accepts files that the user never named (CVE-2019-6111 of scp, CVE-2022-29154 of rsync).
+//! The paths that a copy may bring. A receiver that trusts the sender's list accepts files that the user never named
+//! (CVE-2019-6111 of scp, CVE-2022-29154 of rsync).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::name::split;
 use crate::pattern::has_wildcard;
 use crate::typed::means_contents;
 
-/// The paths, relative to the target, that a copy may bring by its sources, list and rules.
+/// The allowed paths, relative to the target.
 #[derive(Debug)]
 pub struct AskedFor {
     named: Named,
     filter: Filter,
-    /// Directories come without their content, except those that were named with a slash behind.
+    /// Directories come without content, except those named with a slash.
     dirs: bool,
-    /// The directory of the last entry, and its extent: the next entry is mostly in the same directory.
+    /// The next entry is mostly in the same directory.
     last: (Vec<u8>, Extent),
 }
 
@@ -30,14 +30,14 @@ enum Named {
 }
 
 impl AskedFor {
-    /// By the sources as they were typed, whose wildcards the sender expands.
+    /// Takes the typed sources, whose wildcards the sender expands.
     pub fn new(sources: &[Vec<u8>], list: Option<Arc<FileList>>, filter: Filter) -> Self {
         let named = list.map_or_else(|| Named::sources(sources), Named::Listed);
         let last = (Vec::new(), named.root());
         Self { named, filter, dirs: false, last }
     }
 
-    /// Says that directories come without their content (`--dirs`).
+    /// Makes directories come without content (`--dirs`).
     #[must_use]
     pub fn dirs(mut self, dirs: bool) -> Self {
         self.dirs = dirs;
@@ -45,8 +45,7 @@ impl AskedFor {
         self
     }
 
-    /// Whether the end of this directory may say that it holds nothing else. With a list, only a directory that is
-    /// listed with all beneath it may.
+    /// Whether the end of this directory may say that it holds nothing else. With a list, all beneath must be listed.
     pub fn may_be_complete(&mut self, path: &[u8]) -> bool {
         let least = if self.dirs && !matches!(self.named, Named::Listed(_)) { Extent::Entries } else { Extent::All };
         self.extent(path, true) >= least
@@ -56,14 +55,12 @@ impl AskedFor {
         self.bounded(self.named.root(), Extent::Entries)
     }
 
-    /// `--dirs` asks for no more than `most`.
     fn bounded(&self, extent: Extent, most: Extent) -> Extent {
         let is_listed = matches!(self.named, Named::Listed(_));
         if self.dirs && !is_listed { extent.min(most) } else { extent }
     }
 
-    /// How much may come at this path. The directories above must have been asked for, too, whether or not they are
-    /// sent.
+    /// How much may come at this path. The directories above must have been asked for, sent or not.
     pub fn extent(&mut self, path: &[u8], is_dir: bool) -> Extent {
         if path.is_empty() {
             return match self.named {
@@ -88,8 +85,7 @@ impl AskedFor {
             return above;
         }
         let (named, leads_on) = match &self.named {
-            // With `--dirs`, an entry of the contents comes only by the extent of the root, and nothing beneath the
-            // entry comes.
+            // With `--dirs`, entries of the contents come by the root's extent, and nothing beneath them.
             Named::Contents if self.dirs => (Extent::Nothing, false),
             named => named.extent_of(path),
         };
@@ -110,7 +106,7 @@ impl Named {
                 return Named::Contents;
             }
             let name = split(path).1;
-            // A name that looks like a wildcard can also be a real name.
+            // A name that looks like a wildcard can be a real name.
             exact.insert(name.to_vec());
             if has_wildcard(name)
                 && let Ok(pattern) = NamePattern::new(name)
@@ -129,7 +125,6 @@ impl Named {
         }
     }
 
-    /// How much of the entry itself is named, and whether something beneath it is named.
     fn extent_of(&self, path: &[u8]) -> (Extent, bool) {
         match self {
             Named::Contents => (Extent::All, false),
@@ -219,7 +214,6 @@ mod tests {
         let no = [".ssh/", ".ssh/config", "a/.ssh/config", "a/b.o"];
         check(asked(&["."], &["- .ssh/", "- *.o"]), &["/", ".ssh", "a/b.c"], &no);
         check(asked(&["data"], &["+ /data/", "+ *.c", "- *"]), &["data/", "data/x.c"], &["data/x.h", "data/d/x.c"]);
-        // As in rsync: what leads to a listed path is not asked for by itself.
         check(listed(&["a/b", "c"], &["- a"]), &["a/", "a/b", "c"], &["a", "a/x"]);
         check(listed(&["a/b", "c"], &["- b"]), &["a/", "c"], &["a/b", "a/b/"]);
     }

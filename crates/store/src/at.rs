@@ -13,7 +13,6 @@ use crate::found::{EntryKind, FoundEntry};
 use crate::meta::{Kind, Stat};
 use crate::source::{SourceLinks, SourceSet};
 
-/// A name in an open directory, and the path of the same entry beneath the root of its source.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub set: &'a SourceSet,
@@ -24,7 +23,6 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// Looks at the entry, or at the target of a link where links are followed.
     pub(crate) fn look(&self) -> io::Result<Stat> {
         let stat = Stat::of_name(self.dir, self.name)?;
         if self.set.links == SourceLinks::Copied || !matches!(stat.kind, Kind::Symlink { .. }) {
@@ -39,7 +37,7 @@ impl At<'_> {
                 .map(Stat::from)
                 .map_err(io::Error::from),
         };
-        // The link itself exists, so "no such file" would mislead.
+        // The link exists: "no such file" would mislead.
         followed.map_err(|error| match is_missing(&error) {
             true => refusal(io::ErrorKind::NotFound, "it is a symbolic link that leads to nothing"),
             false => error,
@@ -58,7 +56,7 @@ impl At<'_> {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(self.dir, self.name, flags, Mode::empty()))?)
     }
 
-    /// Opens the entry only to look at it, so a FIFO does not block.
+    /// Opens without reading: a FIFO does not block.
     pub(crate) fn open_path(&self) -> io::Result<OwnedFd> {
         let flags = match self.set.links {
             SourceLinks::Copied => OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
@@ -80,7 +78,6 @@ impl At<'_> {
         }
     }
 
-    /// The entry as the walk yields it: a file with one name and no attributes. The caller fills in the rest.
     pub(crate) fn entry(&self, path: &[u8], stat: Stat) -> FoundEntry {
         FoundEntry {
             source: self.source,
@@ -98,7 +95,6 @@ impl At<'_> {
     }
 }
 
-/// Opens a directory of a source by its path; an empty path is the root.
 pub(crate) fn open_by_path(set: &SourceSet, source: u32, source_path: &[u8], extent: Extent) -> io::Result<OwnedFd> {
     let root = set.source(source).root.as_fd();
     let flags = directory_flags(extent);
@@ -116,7 +112,7 @@ pub(crate) fn open_by_path(set: &SourceSet, source: u32, source_path: &[u8], ext
     }
 }
 
-/// A directory that is only passed through is opened as a path, which needs no right to read it.
+/// Passing through a directory needs no right to read it.
 fn directory_flags(extent: Extent) -> OFlags {
     let access = if extent >= Extent::Entries { OFlags::RDONLY } else { OFlags::PATH };
     access | OFlags::DIRECTORY

@@ -1,4 +1,4 @@
-//! Extended attributes and ACLs: which are copied, how they are read, and how a target is made equal.
+//! Extended attributes and ACLs: which are copied, and how.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,14 +12,12 @@ use crate::limits::{MAX_XATTR_BYTES, MAX_XATTR_VALUE_BYTES};
 
 pub(crate) type Attribute = (Vec<u8>, Vec<u8>);
 
-/// Which attributes a job copies, and the first one that the file system refused.
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     /// `user.`, and for root `trusted.` and `security.`.
     pub xattrs: bool,
     /// POSIX ACLs, which the kernel shows as attributes.
     pub acls: bool,
-    /// The first attribute that the target's file system does not support.
     pub unsupported: OnceLock<Vec<u8>>,
 }
 
@@ -28,8 +26,7 @@ impl Namespaces {
         self.xattrs || self.acls
     }
 
-    /// Security attributes such as capabilities and SELinux labels have an effect like set-user bits, so a target takes
-    /// them only together with ownership.
+    /// Security attributes (capabilities, SELinux labels) act like set-user bits: a target takes them only with ownership.
     fn covers(&self, name: &[u8], with_security: bool) -> bool {
         if name.starts_with(b"user.") {
             return self.xattrs;
@@ -44,7 +41,6 @@ impl Namespaces {
 
 pub(crate) enum Place<'a> {
     Open(BorrowedFd<'a>),
-    /// A name in an open directory. A link there is not followed.
     Name(BorrowedFd<'a>, &'a [u8]),
 }
 
@@ -78,11 +74,11 @@ impl Place<'_> {
     }
 }
 
-/// The label of SELinux. The kernel labels each new entry by the host's policy, and lets nobody remove the label.
+/// SELinux labels each new entry by the host's policy, and lets nobody remove the label.
 const LABEL: &[u8] = b"security.selinux";
 
-/// Reads the copied attributes, sorted by name. An attribute that cannot be read or is too large to send is an error:
-/// leaving it out would delete the target's own.
+/// Reads the copied attributes, sorted. An unreadable or too large one is an error: leaving it out would delete the target's
+/// own.
 pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec<Attribute>> {
     let mut names = place.list()?;
     names.retain(|name| namespaces.covers(name, true));
@@ -90,7 +86,6 @@ pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec
     let mut found = Vec::with_capacity(names.len());
     let mut total_bytes = 0;
     for name in names {
-        // The attribute was removed after the listing.
         let Some(value) = place.get(&name)? else { continue };
         total_bytes += name.len() + value.len();
         if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes > MAX_XATTR_BYTES {
@@ -103,8 +98,7 @@ pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec
     Ok(found)
 }
 
-/// Makes the copied attributes of an open entry, or of a link by its name, equal to `wanted`. Returns whether something
-/// changed.
+/// Makes the copied attributes of an open entry, or a link's, equal to `wanted`; true: something changed.
 pub(crate) fn apply(
     place: &Place<'_>,
     wanted: &[Attribute],
@@ -122,7 +116,7 @@ pub(crate) fn apply(
             changed = true;
         }
     }
-    // The kernel gives user attributes and ACLs only to files and directories (xattr(7)); a bare name here is a link.
+    // Only files and directories have user attributes and ACLs (xattr(7)); a name here is a link.
     let takes = |name: &[u8]| {
         let is_open = matches!(place, Place::Open(_));
         is_open || name.starts_with(b"trusted.") || name.starts_with(b"security.")
@@ -133,8 +127,8 @@ pub(crate) fn apply(
         }
         match place.set(name, value) {
             Ok(()) => changed = true,
-            // A file system without such attributes still holds the data, as does a host whose policy does not know a
-            // label. One warning is enough for all files.
+            // Without the attributes, or a policy that knows the label, the host still holds the data: one warning is
+            // enough.
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) || name == LABEL => {
                 namespaces.unsupported.get_or_init(|| name.clone());
             }

@@ -5,7 +5,6 @@
 //!                                            -> cold ones: past it, or through it and dropped once all of a stretch
 //!                                            was read
 //! ```
-//! The map is made once.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -31,13 +30,13 @@ pub struct ColdMap {
 #[derive(Debug)]
 enum Stretch {
     Hot,
-    /// The bytes of the stretch that were read through the page cache.
+    /// The bytes read through the page cache.
     Cold(AtomicU64),
 }
 
 impl ColdMap {
-    /// Looks at a file of `size` bytes. `None` where the cache needs no protection (the file is smaller than
-    /// `from_bytes`, lies in memory, or is cached as a whole), and where the kernel does not tell.
+    /// Looks at a file once. `None` if the cache needs no protection (file below `from_bytes`, in memory, or wholly cached),
+    /// or the kernel does not tell.
     pub(crate) fn of(file: &Arc<OwnedFd>, size: u64, from_bytes: u64) -> Option<ColdMap> {
         if size < from_bytes.max(1) || medium::lies_in_memory(file.as_fd()).unwrap_or(true) {
             return None;
@@ -48,7 +47,6 @@ impl ColdMap {
         for number in 0..size.div_ceil(stretch_bytes) {
             let start = number * stretch_bytes;
             let len = stretch_bytes.min(size - start);
-            // A process that may not ask reads through the page cache, as usual.
             let cached = probe.cached_bytes(start, len).ok()?;
             let is_hot = cached.saturating_add(len / MISSING_FRACTION) >= len;
             stretches.push(if is_hot { Stretch::Hot } else { Stretch::Cold(AtomicU64::new(0)) });
@@ -65,7 +63,7 @@ impl ColdMap {
         self.count(offset).is_some()
     }
 
-    /// The file for reading past the page cache, or the reason why that is impossible.
+    /// The file for direct reads, or why not.
     pub fn direct(&self) -> Result<&Arc<DirectSource>, String> {
         match &self.direct {
             Ok(direct) if direct.is_refused() => Err("the file system refused a direct read".to_owned()),
@@ -74,8 +72,7 @@ impl ColdMap {
         }
     }
 
-    /// Notes that a range inside one stretch was read through the page cache. A cold stretch is dropped when all of it
-    /// was read: the kernel drops large pages only as a whole.
+    /// Notes a read through the page cache within one stretch. A stretch is dropped whole, as the kernel drops large pages.
     pub fn passed(&self, offset: u64, len: u64) {
         let Some(count) = self.count(offset) else { return };
         let (start, stretch_len) = self.range(offset / self.stretch_bytes);
@@ -98,8 +95,7 @@ impl ColdMap {
 }
 
 impl Drop for ColdMap {
-    /// Drops the stretches that were read in part, because the target needed only a part of them. The kernel has read
-    /// ahead there, too.
+    /// Drops partly read stretches, too: the kernel has read ahead.
     fn drop(&mut self) {
         for (number, stretch) in (0..).zip(&self.stretches) {
             let (start, len) = self.range(number);
@@ -119,8 +115,7 @@ mod tests {
 
     const SIZE: u64 = 2 * COLD_STRETCH_BYTES + 12_345;
 
-    /// A file on a disk with its first stretch in the page cache. `None`, with a message, where the kernel does not
-    /// tell.
+    /// A file with its first stretch cached; `None`, with a message, if the kernel does not tell.
     fn first_stretch_cached() -> Option<Arc<OwnedFd>> {
         let file = tempfile::tempfile().unwrap();
         file::write_all_at(file.as_fd(), &vec![3; SIZE as usize], 0).unwrap();

@@ -1,6 +1,4 @@
-//! Removes the entries of the target that the source lacks.
-//!
-//! Works on open directories and names in them, never follows a link, and goes on after a failure.
+//! Removes the target's entries that the source lacks. Never follows a link, and goes on after a failure.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -20,8 +18,8 @@ use crate::parents::is_at_or_beneath;
 use crate::source_names::SourceNames;
 
 impl LocalTree {
-    /// See [`TargetTree::delete_extraneous`](crate::TargetTree::delete_extraneous). `deleted` gets whether the path is
-    /// a directory, too. For parts and journals see [`crate::parse_haul_name`]. A mounted entry stays and is an error.
+    /// See [`TargetTree::delete_extraneous`](crate::TargetTree::delete_extraneous); for parts and journals
+    /// [`crate::parse_haul_name`]. `deleted` also gets whether it is a directory. Mounted entries are errors.
     pub fn delete_extraneous(
         &self,
         path: &[u8],
@@ -74,7 +72,6 @@ struct Frame {
     path: Vec<u8>,
     names: Names,
     next: usize,
-    /// Something in the directory stays, so the directory stays.
     spared: bool,
 }
 
@@ -121,7 +118,7 @@ impl Deletion<'_> {
                 self.errors.push(StoreError::new("delete", &path, why));
             } else {
                 match self.enter(frame.dir.as_fd(), &name) {
-                    // What was copied through a link lies here.
+                    // A followed link leads here: copied entries may lie beneath.
                     Ok(dir) if self.tree.dirlinks.lead_to(&dir) => frame.spared = true,
                     Ok(dir) => stack.extend(self.list(dir, path)),
                     Err(error) if is_missing(&error) => {}
@@ -135,11 +132,10 @@ impl Deletion<'_> {
         }
     }
 
-    /// Opens a directory that is to be emptied. A mounted one is refused: somebody else put it there.
+    /// Opens a directory to be emptied. A mounted one is refused: somebody else put it there.
     fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
         if !self.dry_run && !haul_sys::process::is_root() {
             beneath::open_on_one_mount(dir, name, OFlags::PATH | OFlags::DIRECTORY)?;
-            // A failure shows below, when the directory is opened.
             let _ = meta::open_up(dir, name);
         }
         beneath::open_on_one_mount(dir, name, OFlags::RDONLY | OFlags::DIRECTORY)
@@ -165,9 +161,8 @@ impl Deletion<'_> {
         }
     }
 
-    /// Returns whether something stays: the file itself, or its backup beside it.
     fn remove_file(&mut self, dir: &Arc<OwnedFd>, path: Vec<u8>) -> bool {
-        // The kernel refuses to remove a file on which another one is mounted.
+        // The kernel refuses to remove a file on which another is mounted.
         if self.dry_run && beneath::is_mounted(dir.as_fd(), split(&path).1).unwrap_or(false) {
             self.errors.push(StoreError::mounted(&path));
             return true;
@@ -191,7 +186,7 @@ impl Deletion<'_> {
             match rustix::fs::unlinkat(dir, name, flags) {
                 Ok(()) => {}
                 Err(Errno::NOENT) => return,
-                // The entries that are still inside have their own errors.
+                // The entries inside have their own errors.
                 Err(Errno::NOTEMPTY) if self.has_error_beneath(&path) => return,
                 Err(Errno::BUSY) if beneath::is_mounted(dir.as_fd(), name).unwrap_or(false) => {
                     return self.errors.push(StoreError::mounted(&path));
@@ -219,12 +214,11 @@ fn is_on_other_mount(error: &io::Error) -> bool {
 }
 
 impl StoreError {
-    /// The error for a mounted directory or file, which a deletion does not enter.
     fn mounted(path: &[u8]) -> StoreError {
         StoreError::new("delete", path, refusal(io::ErrorKind::ResourceBusy, MOUNTED))
     }
 
-    /// Whether the entry stayed because something is mounted there: see [`LocalTree::delete_extraneous`].
+    /// Whether something mounted kept the entry.
     pub fn is_mounted(&self) -> bool {
         self.source.raw_os_error().is_none() && self.source.to_string() == MOUNTED
     }

@@ -1,7 +1,7 @@
-//! Measures for a few seconds how fast the disk below a directory writes and reads, in a file without a name.
+//! Measures how fast the disk below a directory writes and reads.
 //!
 //! Make a file without a name -> write blocks from several threads, flush -> read them back -> let go. The kernel frees
-//! the file when its last descriptor closes, also after kill -9.
+//! the file at the last close, also after kill -9.
 
 use std::fs::File;
 use std::io;
@@ -18,21 +18,20 @@ use crate::scratch;
 /// The measured rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRate {
-    /// The rate to the medium, the final flush included.
+    /// The rate to the medium, final flush included.
     pub write_bytes_per_s: u64,
     /// The rate from the medium.
     pub read_bytes_per_s: u64,
-    /// Whether the page cache was bypassed. File systems in memory and some network file systems cannot do so.
+    /// Whether the page cache was bypassed, if the file system can.
     pub direct: bool,
 }
 
-/// Measures each direction for at most 3 s, with at most 1 GiB and a quarter of the free room (`limits.rs`). The final
-/// flush takes its own time.
+/// Measures each direction for at most 3 s and the flush, with at most 1 GiB and a quarter of the free room.
 pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
     disk_rate_within(directory, DISK_RATE_BYTES, DISK_RATE_TIME)
 }
 
-/// Measures each direction with at most `bytes`, `time` and a quarter of the free room.
+/// [`disk_rate`] with other bounds.
 pub fn disk_rate_within(directory: &Path, bytes: u64, time: Duration) -> io::Result<DiskRate> {
     let (file, direct) = nameless(directory)?;
     let stat = rustix::fs::fstatvfs(&file)?;
@@ -76,8 +75,7 @@ where
     WriteBack: Fn(u64, u64) -> io::Result<()> + Sync,
     Flush: FnOnce() -> io::Result<()>,
 {
-    /// Waits for the write-back of each block before it takes the next: memory would accept in the given time more than
-    /// the disk writes in minutes.
+    /// Awaits each block's write-back: memory accepts faster than the disk writes.
     fn pass(self, bytes: u64, time: Duration) -> io::Result<(u64, u64)> {
         let Self { write, write_back, flush } = self;
         let to_medium = |block: &mut [u8], offset| {
@@ -89,8 +87,7 @@ where
     }
 }
 
-/// Moves blocks from several threads until `bytes` or the time is used up. Returns the bytes moved, without gaps, and
-/// the rate.
+/// Moves blocks from several threads until `bytes` or the time is used up. Returns the bytes, without gaps, and the rate.
 fn pass(
     bytes: u64,
     time: Duration,
@@ -123,7 +120,7 @@ fn pass(
     Ok((moved, rate as u64))
 }
 
-/// Direct I/O wants memory and offsets at whole blocks of the device, at most a page.
+/// Direct I/O wants whole blocks, at most a page.
 const ALIGNMENT: usize = 4096;
 
 /// Some disks and file systems store zeros at no cost.
@@ -138,7 +135,6 @@ mod tests {
 
     #[test]
     fn a_cache_never_holds_more_than_the_blocks_in_flight() {
-        // The bytes that wait in the cache, and their maximum.
         let cache = Mutex::new((0, 0));
         let writing = Writing {
             write: |block: &[u8], _| {

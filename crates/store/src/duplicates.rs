@@ -1,6 +1,6 @@
-//! Entries that are left out of a walk because an earlier source has their names.
+//! Entries left out of a walk because an earlier source has their names.
 
-/// How many there are, and the first of them.
+/// Their number, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Duplicates {
     count: u64,
@@ -8,7 +8,7 @@ pub struct Duplicates {
 }
 
 impl Duplicates {
-    /// So many names are kept: a sentence can name them.
+    /// As many names as a sentence can hold.
     pub const MOST_NAMED: usize = 8;
 
     pub(crate) fn add(&mut self, path: &[u8]) {
@@ -18,12 +18,12 @@ impl Duplicates {
         }
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The paths of the first [`Duplicates::MOST_NAMED`], relative to the target.
+    /// The first paths, relative to the target.
     pub fn first(&self) -> &[Vec<u8>] {
         &self.first
     }

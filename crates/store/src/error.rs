@@ -9,11 +9,11 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {op} {}: {}", shown(path), reason(source))]
 pub struct StoreError {
-    /// The operation, as a verb: "open", "make directory".
+    /// The operation: "open", "make directory".
     pub op: &'static str,
-    /// The path, byte for byte; print it with [`printable`].
+    /// The path's bytes; print them with [`printable`].
     pub path: Vec<u8>,
-    /// Why it failed.
+    /// The cause.
     pub source: io::Error,
 }
 
@@ -26,18 +26,18 @@ impl StoreError {
         StoreError { op, path: path.to_vec(), source: source.into() }
     }
 
-    /// `to_string`, with the root of the tree called by `root`, as the user typed it.
+    /// `to_string`, with `root` as the root's name.
     pub fn seen_from(&self, root: &[u8]) -> String {
         let path = if self.path.is_empty() { root } else { &self.path };
         format!("cannot {} {}: {}", self.op, shown(path), reason(&self.source))
     }
 
-    /// The file existed before and no longer does.
+    /// The file existed and no longer does.
     pub fn is_vanished(&self) -> bool {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])
     }
 
-    /// There is no such file: it never was, or what is named as a directory is none.
+    /// No such file, or a named directory is none.
     pub fn is_of_no_file(&self) -> bool {
         self.is_vanished() || self.is_one_of(&[Errno::NOTDIR])
     }
@@ -52,12 +52,12 @@ impl StoreError {
         self.is_one_of(&[Errno::ROFS])
     }
 
-    /// The connection to the end is lost, so nothing of it can be reached any more. No disk of this host gives this error.
+    /// The connection to the end is lost (never on a disk).
     pub fn is_lost(&self) -> bool {
         self.source.kind() == io::ErrorKind::BrokenPipe && self.source.raw_os_error().is_none()
     }
 
-    /// The end could not be reached at all. No disk of this host gives this error.
+    /// The end could not be reached (never on a disk).
     pub fn is_of_no_server(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, NotConnected};
         matches!(self.source.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | NotConnected)
@@ -74,7 +74,7 @@ impl StoreError {
     }
 }
 
-/// The top of a tree has no name; rsync calls it `.`.
+/// rsync, too, calls the top of a tree `.`.
 fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { printable(path) }
 }
@@ -89,8 +89,8 @@ impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// The reason for a person, without the kernel's number. Two errors get our own words: openat2(2) answers `EXDEV` and
-/// `ELOOP` for a path that would leave the open root or goes through a link.
+/// The reason without the kernel's number. `EXDEV` and `ELOOP` of openat2(2): a path would leave the open root, or goes
+/// through a link.
 fn reason(source: &io::Error) -> String {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::XDEV) => "it leads out of its directory, or to another file system".to_owned(),
@@ -103,7 +103,6 @@ fn reason(source: &io::Error) -> String {
     }
 }
 
-/// An error of our own, without a number of the kernel.
 pub(crate) fn refusal(kind: io::ErrorKind, why: &'static str) -> io::Error {
     io::Error::new(kind, why)
 }
@@ -112,8 +111,8 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
-/// A name as it may safely appear on a terminal or in a log: one line of visible text. Control characters, direction
-/// marks and invalid text are escaped; two different names never print alike.
+/// A name as one visible line. Control characters, direction marks and invalid text are escaped; different names never print
+/// alike.
 pub fn printable(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
@@ -139,15 +138,15 @@ pub fn printable(path: &[u8]) -> String {
     text
 }
 
-/// Characters that a terminal obeys instead of showing: control characters (C0, DEL, C1), line separators and direction
-/// marks (Unicode's Bidi_Control), which let `gpj.exe` show as `exe.jpg`.
+/// Whether a terminal obeys this character: control characters (C0, DEL, C1), line separators, and direction marks
+/// (Unicode's Bidi_Control): `gpj.exe` shows as `exe.jpg`.
 pub fn drives_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Characters without width: two names that differ only in them look the same.
+/// Two names that differ only in such characters look the same.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
@@ -183,7 +182,6 @@ mod tests {
     #[test]
     fn what_drives_a_terminal_is_what_unicode_lists() {
         let listed: Vec<u32> = (0..=0x10_ffff).filter(|&c| char::from_u32(c).is_some_and(drives_terminal)).collect();
-        // C0; DEL and C1; ALM; LRM and RLM; separators of lines and paragraphs, and LRE to RLO; LRI to PDI.
         let ranges = [0..=0x1f, 0x7f..=0x9f, 0x61c..=0x61c, 0x200e..=0x200f, 0x2028..=0x202e, 0x2066..=0x2069];
         assert_eq!(listed, ranges.into_iter().flatten().collect::<Vec<u32>>());
     }

@@ -1,15 +1,14 @@
-//! A list of paths to copy, sorted so that the paths beneath any directory are neighbours.
+//! A list of paths to copy, sorted: paths beneath a directory are neighbours.
 //!
-//! As in rsync, a listed directory comes alone; with a slash behind its name its entries come, too. In a recursive list
-//! all beneath it comes.
+//! As in rsync, a listed directory comes alone, and with a slash behind it its entries, too; in a recursive list all
+//! beneath.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::limits::MAX_LISTED_PATH_BYTES;
 
-/// Normalised paths: no empty or `.` components, sorted component by component, without duplicates. Each path costs
-/// eight bytes besides its name.
+/// Normalised paths: no empty or `.` components, sorted by component, unique. Each costs eight bytes and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileList {
     bytes: Vec<u8>,
@@ -20,19 +19,18 @@ pub struct FileList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
-    /// The length of the path, and [`WITH_ENTRIES`].
+    /// The path's length, and [`WITH_ENTRIES`].
     bytes: u32,
 }
 
-/// The bit in the length of a path that says: a slash stood behind it. Lengths are far below it
-/// ([`MAX_LISTED_PATH_BYTES`]).
+/// Set in a length if a slash stood behind the path; lengths are far below ([`MAX_LISTED_PATH_BYTES`]).
 const WITH_ENTRIES: u32 = 1 << 31;
 
-/// A list to which paths are still added.
+/// A list that still grows.
 #[derive(Debug, Default)]
 pub struct FileListBuilder {
     list: FileList,
-    /// Whether some path begins with `./`. As in rsync, the source directory itself then leads to it, and comes, too.
+    /// Whether some path begins with `./`: as in rsync, the source directory comes, too.
     begins_at_root: bool,
 }
 
@@ -41,9 +39,9 @@ pub struct FileListBuilder {
 pub enum ListFault {
     /// The path has a component `..`.
     Upwards,
-    /// The path holds a NUL byte, or is longer than [`MAX_LISTED_PATH_BYTES`].
+    /// The path has a NUL, or exceeds [`MAX_LISTED_PATH_BYTES`].
     NoPath,
-    /// All paths together take more than 4 GiB.
+    /// All paths together exceed 4 GiB.
     Full,
 }
 
@@ -60,8 +58,7 @@ impl fmt::Display for ListFault {
 impl std::error::Error for ListFault {}
 
 impl FileListBuilder {
-    /// Adds a path as it was typed. As in rsync, a leading slash has no meaning. The empty path is the source directory
-    /// without its content.
+    /// Adds a typed path. As in rsync, a leading slash has no meaning. The empty path is the source directory alone.
     pub fn add(&mut self, typed: &[u8]) -> Result<(), ListFault> {
         if typed.len() > MAX_LISTED_PATH_BYTES || typed.contains(&0) {
             return Err(ListFault::NoPath);
@@ -97,7 +94,7 @@ impl FileListBuilder {
         self.list.weight_bytes()
     }
 
-    /// Ends the list. In a recursive one each directory comes with all beneath it.
+    /// Ends the list, recursive or not.
     pub fn finish(self, recursive: bool) -> FileList {
         let FileList { bytes, mut spans, .. } = self.list;
         spans.extend(self.begins_at_root.then_some(Span { start: 0, bytes: 0 }));
@@ -110,8 +107,7 @@ impl FileListBuilder {
     }
 }
 
-/// The paths of the list from `low` to before `high`: all beneath a directory whose path, with its slash, takes
-/// `prefix_bytes`.
+/// The paths from `low` to before `high`: all beneath a directory whose path and slash take `prefix_bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub low: usize,
@@ -123,22 +119,20 @@ pub(crate) struct Range {
 pub(crate) struct Child {
     pub name: Vec<u8>,
     pub extent: Extent,
-    /// The listed paths beneath the child.
     pub beneath: Option<Range>,
-    /// The index of the next child.
     pub next: usize,
 }
 
-/// How much is asked for of an entry, from least to most.
+/// How much of an entry is wanted, ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// Nothing.
+    /// No entry.
     Nothing,
-    /// The entry only if it is a directory, as the way to something beneath it.
+    /// A directory, as the way to something beneath.
     OnTheWay,
     /// The entry alone.
     Itself,
-    /// The entry and the entries in it; directories in it come without their content.
+    /// The entry and its entries, directories without content.
     Entries,
     /// The entry and all beneath it.
     All,
@@ -182,7 +176,7 @@ impl FileList {
         self.recursive
     }
 
-    /// The paths in their order, as [`FileListBuilder::add`] takes them.
+    /// The paths in order, as [`FileListBuilder::add`] takes them.
     pub fn paths(&self) -> impl Iterator<Item = Vec<u8>> {
         self.spans.iter().map(|span| match (span.of(&self.bytes), span.has_entries()) {
             (b"", true) => b"./".to_vec(),
@@ -191,8 +185,6 @@ impl FileList {
         })
     }
 
-    /// How much the list asks of the path itself, and whether it names something beneath. The path has no empty
-    /// components.
     pub(crate) fn extent_of(&self, path: &[u8]) -> (Extent, bool) {
         let at = self.spans.partition_point(|span| compare(span.of(&self.bytes), path).is_lt());
         let itself = self.path(at).is_some_and(|listed| listed == path);
@@ -203,7 +195,7 @@ impl FileList {
         (extent, beneath)
     }
 
-    /// Whether all beneath this directory is listed: the list is recursive and has it or a directory above it.
+    /// Whether all beneath this directory is listed.
     pub fn selects_all_in(&self, path: &[u8]) -> bool {
         let ends = (0..path.len()).filter(|at| path[*at] == b'/').chain([0, path.len()]);
         ends.into_iter().any(|end| self.extent_of(&path[..end]).0 == Extent::All)
@@ -227,7 +219,6 @@ impl FileList {
         self.spans.get(index).map(|span| span.of(&self.bytes))
     }
 
-    /// The extent of the source directory itself, and the listed paths beneath it.
     pub(crate) fn root(&self) -> (Extent, Option<Range>) {
         let (extent, _) = self.extent_of(b"");
         let low = usize::from(extent != Extent::Nothing);
@@ -257,7 +248,7 @@ fn component(path: &[u8]) -> &[u8] {
     path.split(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// Sorts a slash before every byte of a name, so a directory's paths stay together.
+/// Sorts a slash first: a directory's paths stay together.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let key = |&byte: &u8| if byte == b'/' { 0 } else { byte };
     a.iter().map(key).cmp(b.iter().map(key))

@@ -1,11 +1,8 @@
-//! Include and exclude rules with rsync's meaning: which entries of a tree are wanted.
+//! Include and exclude rules with rsync's meaning.
 //!
-//! The first rule that matches decides; an entry without a matching rule is wanted. A pattern without a slash is
-//! compared with the last component, a pattern with a slash with the end of the path, a pattern that begins with a
-//! slash with the whole path. A slash at the end means directories only. Nothing beneath an excluded directory is asked
-//! for. `tests/rsync_filters.rs` compares all this with rsync.
-//!
-//! The rules of a merge file hold in its directory: see [`DirectoryRules`](crate::DirectoryRules).
+//! The first matching rule decides; without one an entry is wanted. A pattern meets the last component; with a slash the
+//! path's end; with one in front the whole path; with one behind it only directories. Nothing beneath an excluded directory
+//! is asked for. `tests/rsync_filters.rs` compares with rsync.
 
 mod directories;
 mod rule;
@@ -33,13 +30,13 @@ enum Entry {
 }
 
 impl Filter {
-    /// Compiles rules in order: true includes, false excludes. The error is a sentence for the user.
+    /// Compiles rules: true includes, false excludes. Errors are for the user.
     pub fn new(rules: &[(bool, Vec<u8>)]) -> std::result::Result<Filter, String> {
         let rules: Vec<_> = rules.iter().map(|(include, pattern)| FilterRule::pattern(*include, pattern)).collect();
         Filter::of(&rules)
     }
 
-    /// Compiles rules in order. The error is a sentence for the user.
+    /// Compiles rules. Errors are for the user.
     pub fn of(rules: &[FilterRule]) -> std::result::Result<Filter, String> {
         if rules.len() > MAX_FILTER_RULES {
             return Err(format!("there are more than {MAX_FILTER_RULES} include and exclude rules"));
@@ -57,8 +54,8 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether the entry may be wanted. `path` is relative to the root of the transfer, which itself always is. Merge
-    /// files are not read: they, and the rules behind them, leave out nothing here.
+    /// Whether the entry may be wanted, by its path from the transfer's root. Merge files, and the rules behind them, leave
+    /// out nothing here.
     pub fn selects(&self, path: &[u8], is_dir: bool) -> bool {
         let mut rules = self.entries.iter().map_while(|entry| match entry {
             Entry::Rule(rule) => Some(rule),
@@ -68,12 +65,12 @@ impl Filter {
         path.is_empty() || decided().is_none_or(|rule| rule.include)
     }
 
-    /// Whether the entry is wanted, or may be deleted. `directories` has the rules of the entry's directory.
+    /// Whether the entry is wanted, or may be deleted, with its directory's rules.
     pub fn selects_in(&self, directories: &DirectoryRules, asks: Asks, path: &[u8], is_dir: bool) -> bool {
         self.decides_in(directories, asks, path, is_dir).unwrap_or(true)
     }
 
-    /// The same, where a rule says so. `None`: no rule matches.
+    /// [`Filter::selects_in`], where a rule matches.
     pub fn decides_in(&self, directories: &DirectoryRules, asks: Asks, path: &[u8], is_dir: bool) -> Option<bool> {
         if path.is_empty() {
             return Some(true);
@@ -95,7 +92,7 @@ impl Filter {
         None
     }
 
-    /// The merge files whose rules hold in each directory, for [`DirectoryRules::go_to`].
+    /// The merge files for each directory ([`DirectoryRules::go_to`]).
     pub fn merge_files(&self) -> impl Iterator<Item = &MergeFile> + Clone {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Merge(file) => Some(file),
@@ -103,7 +100,7 @@ impl Filter {
         })
     }
 
-    /// Whether there are no rules, so everything is wanted.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -113,7 +110,6 @@ impl Filter {
 mod tests {
     use super::*;
 
-    /// Rules as a user writes them, `+` or `-` first; entries with a trailing slash are directories.
     fn check(rules: &[&str], wanted: &[&str], unwanted: &[&str]) {
         let rules: Vec<_> = rules.iter().map(|rule| (rule.starts_with('+'), rule.as_bytes()[2..].to_vec())).collect();
         let filter = Filter::new(&rules).unwrap();

@@ -1,4 +1,4 @@
-//! The steps of a walk: entries, ends of directories, skipped entries and failures.
+//! The steps of a walk.
 
 use std::io;
 
@@ -13,33 +13,31 @@ pub enum Found {
     Entry(FoundEntry),
     /// All beneath this directory has been yielded.
     DirEnd {
-        /// The directory, relative to the target; empty for the root.
+        /// The directory's path; empty: the root.
         path: Vec<u8>,
-        /// All names in the directory were seen, of every source that has it, so other names at the target are
-        /// extraneous.
+        /// All names of each source were seen: others at the target are extraneous.
         complete: bool,
     },
-    /// An entry that is not copied, or only in part, and why: "is a FIFO".
+    /// An entry not copied, or in part.
     Skipped {
         /// Relative to the target.
         path: Vec<u8>,
-        /// Continues a sentence that begins with the path.
+        /// The reason, behind the path: "is a FIFO".
         why: String,
     },
-    /// An entry that could not be looked at. If the path is a directory's, after its entry, its names or attributes
-    /// could not be read.
+    /// An entry that could not be looked at; behind a directory's: its names or attributes could not be read.
     Failed {
         /// Relative to the target.
         path: Vec<u8>,
-        /// Why.
+        /// The cause.
         error: StoreError,
-        /// The entries that the walk may have missed because of it.
+        /// The entries that the walk may have missed.
         hides: Hidden,
     },
 }
 
 impl Found {
-    /// An entry of a directory that could not be looked at.
+    /// A failed step.
     pub fn failed(op: &'static str, path: Vec<u8>, error: io::Error) -> Found {
         let error = StoreError::new(op, &path, error);
         let hides = if error.is_vanished() { Hidden::Sibling } else { Hidden::Anything };
@@ -53,63 +51,60 @@ impl Found {
     }
 }
 
-/// The entries that a walk may have missed because of a failure.
+/// The entries that a failure may have hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
-    /// No existing entry is missing.
+    /// No entry.
     Nothing,
-    /// A name of the same directory may be missing, because the directory changed while it was listed.
+    /// A name of the same, changing directory.
     Sibling,
-    /// Any entry may be missing: a file that was moved there, or a whole tree.
+    /// Any entry: a moved file, or a whole tree.
     Anything,
 }
 
 /// An entry to copy.
 #[derive(Debug, Clone)]
 pub struct FoundEntry {
-    /// Number of the source, for [`SourceSet::open`](crate::SourceSet::open).
+    /// The source's number, for [`SourceSet::open`](crate::SourceSet::open).
     pub source: u32,
-    /// Relative to the target, without a leading `/` and without empty, `.` or `..` components. Empty for the root
-    /// itself.
+    /// Relative to the target, without leading `/`, empty, `.` or `..` components; empty for the root.
     pub path: Vec<u8>,
     /// Relative to the source, for [`SourceSet::open`](crate::SourceSet::open).
     pub source_path: Vec<u8>,
-    /// The metadata that the file system reported.
+    /// The file system's metadata.
     pub stat: Stat,
-    /// The file system keeps a change time (ctime), which shows a change even if somebody set back the modification
-    /// time. Files only.
+    /// The file has a ctime, which shows a change even with the modification time set back.
     pub tells_changes: bool,
-    /// What to make at the target.
+    /// The target's entry.
     pub kind: EntryKind,
-    /// Extended attributes and ACLs as asked for, sorted by name.
+    /// The requested extended attributes and ACLs, sorted.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What to make at the target.
+/// The target's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
     File {
-        /// The number of other names, if hard links are asked for. The names that the walk finds come as
-        /// [`EntryKind::HardLink`].
+        /// The other names, if hard links are asked for. Found ones come as [`EntryKind::HardLink`].
         further_names: u64,
     },
     /// A directory.
     Directory,
     /// A symbolic link.
     Symlink {
-        /// Where it points, byte for byte.
+        /// The target's bytes.
         target: Vec<u8>,
     },
     /// A device, FIFO or socket, if asked for.
     Special(Special),
-    /// Another name of a file or symbolic link that was yielded before.
+    /// A further name of an earlier file or link.
     HardLink {
-        /// The first name's path, relative to the target.
+        /// The first name's path at the target.
         first: Vec<u8>,
     },
 }
 
-/// Why a source's entry of such a name is not copied.
+/// Why an entry of such a name is not copied.
 pub const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
     --exclude '.haul-*' leaves it out";

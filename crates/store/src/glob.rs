@@ -1,4 +1,4 @@
-//! Expands a wildcard path to the existing paths, sorted.
+//! Expands a wildcard path to sorted existing paths.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use crate::listing::Names;
 use crate::pattern::{Manner, Pattern, Start, has_wildcard};
 use crate::typed::Typed;
 
-/// A path component with wildcards, which never match a leading dot.
+/// A component with wildcards, which match no leading dot.
 #[derive(Debug)]
 pub struct NamePattern {
     pattern: Pattern,
@@ -19,10 +19,7 @@ pub struct NamePattern {
 }
 
 impl NamePattern {
-    /// Reads a component of a path.
-    ///
-    /// # Errors
-    /// It is longer than a pattern may be.
+    /// Reads a component. Fails if it is too long.
     pub fn new(component: &[u8]) -> std::result::Result<Self, String> {
         Ok(Self { pattern: Pattern::new(component, Manner::Shell)?, is_of_hidden: component.starts_with(b".") })
     }
@@ -33,10 +30,8 @@ impl NamePattern {
     }
 }
 
-/// Returns the existing paths that match, component by component as a shell does. A trailing slash stays.
-///
-/// Each compared name counts against `names_left`, so that many wildcards over large directories come to an end. At
-/// most `most` paths are held at any step.
+/// Returns the existing paths that match, as in a shell. A trailing slash stays. Each compared name counts against
+/// `names_left`; at most `most` paths are held.
 pub(crate) fn expand(typed: &Typed, path: &[u8], most: usize, names_left: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
     let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
@@ -70,7 +65,7 @@ pub(crate) fn expand(typed: &Typed, path: &[u8], most: usize, names_left: &mut u
     Ok(found)
 }
 
-/// Directories that cannot be read match no names, as in a shell.
+/// Unreadable directories match no names, as in a shell.
 fn list_matches(
     typed: &Typed,
     parent: &[u8],
@@ -79,7 +74,6 @@ fn list_matches(
     found: &mut dyn FnMut(Vec<u8>) -> Result<()>,
 ) -> Result<()> {
     let place = if parent.is_empty() { b".".as_slice() } else { parent };
-    // An empty directory counts, too.
     *names_left = names_left.saturating_sub(1);
     let Ok(dir) = typed.open(place, OFlags::RDONLY | OFlags::DIRECTORY) else { return Ok(()) };
     let Ok(names) = Names::read(dir.as_fd()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Groups the names of a walk by file: the first name is copied, each further name becomes a hard link to it.
+//! Groups a walk's names by file: the first is copied, further ones become hard links.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -16,26 +16,22 @@ pub(crate) struct HardLinks {
     groups: HashMap<(u64, u64), Group>,
 }
 
-/// How a name relates to the names that the walk saw before.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// The first name of its file, and how many further names the file has.
+    /// The file's first name.
     First { further_names: u64 },
-    /// Another name of the file whose first name stands at this path at the target.
+    /// The first name has this path at the target.
     Further { first: Vec<u8> },
-    /// Its file has several names, but [`MAX_HARD_LINK_GROUPS`] files are remembered already.
+    /// [`MAX_HARD_LINK_GROUPS`] files are remembered already.
     Forgotten,
 }
 
-/// A file with names that the walk has not seen yet.
 struct Group {
     first: Vec<u8>,
     names_left: u64,
-    /// The source of the first name, and its path there if that differs from its path at the target.
     source: u32,
     source_path: Option<Vec<u8>>,
-    /// Size and time when the first name was seen. If they differ, the inode number may belong to a new file: the first
-    /// name is looked at again.
+    /// If size or time differ later, the inode number may be a new file's: the first name is looked at again.
     size: u64,
     mtime: Time,
 }
@@ -49,7 +45,7 @@ impl HardLinks {
         if let Some(group) = self.groups.get_mut(&key).filter(|group| group.has(stat, at.set)) {
             let first = group.first.clone();
             group.names_left -= 1;
-            // With all names seen the group is closed, so memory holds only open groups.
+            // Memory holds only groups with unseen names.
             if group.names_left == 0 {
                 self.groups.remove(&key);
             }
@@ -109,7 +105,6 @@ mod tests {
         assert_eq!(note("a", &first), FIRST);
         assert_eq!(note("b", &first), link("a"));
         assert_eq!(note("c", &other), FIRST);
-        // Each is a new file, and its name is the first name of the next entry with the same number.
         for (name, second_name, new) in [
             ("d", "e", stat(7, 99, time(5, 5))),
             ("f", "g", stat(7, 99, time(6, 5))),

@@ -1,11 +1,11 @@
-//! How many directories of sources this process holds open.
+//! Counts the source directories that this process holds open.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-/// Directories that one job holds open, counted for the whole process: a daemon has many jobs.
+/// One job's open directories, counted for the whole process: a daemon has many jobs.
 #[derive(Debug)]
 pub(crate) struct Held {
     directories: u64,
@@ -21,8 +21,8 @@ impl Default for Held {
 static HELD_BY_ALL: AtomicU64 = AtomicU64::new(0);
 
 impl Held {
-    /// Counts one more directory. A job may hold half of the descriptors that other jobs leave free; the other half is
-    /// for the rest of the job.
+    /// Counts one more directory. A job may hold half of the descriptors that others leave; the rest of the job takes the
+    /// other half.
     pub(crate) fn one_more(&mut self, may_be_open: u64) -> io::Result<()> {
         let of_others = self.by_all.load(Ordering::Relaxed).saturating_sub(self.directories);
         if self.directories >= may_be_open.saturating_sub(of_others) / 2 {

@@ -14,10 +14,8 @@ use crate::meta::{Kind, Stat};
 use crate::name::join;
 
 impl LocalTree {
-    /// Calls `tell` with every entry beneath the root, directories before their content, until `tell` answers `Break`.
-    /// Links are not followed. What cannot be listed or looked at comes as an error.
-    ///
-    /// Memory: the paths of the directories still to be listed, and the names of one directory.
+    /// Calls `tell` with every entry beneath the root, directories first, until `Break`. Links are not followed; failures
+    /// come as errors. It holds the paths of directories to list, and one's names.
     pub fn each_entry<F>(&self, mut tell: F) -> ControlFlow<()>
     where
         F: FnMut(&[u8], Result<&Stat>) -> ControlFlow<()>,
@@ -32,7 +30,6 @@ impl LocalTree {
             let listed = self.open_dir(&directory).and_then(|open| Ok((Names::read(open.as_fd())?, open)));
             let (names, open) = match listed {
                 Ok(listed) => listed,
-                // The entry was removed after its parent was listed.
                 Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     tell(&directory, Err(StoreError::new("read directory", &directory, error)))?;

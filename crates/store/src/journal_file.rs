@@ -1,4 +1,4 @@
-//! A journal as a file: beside the draft, or in a directory of this host for journals of other ends.
+//! A journal as a file: beside the draft, or on this host for other ends.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,20 +29,18 @@ pub struct JournalFile {
 }
 
 impl JournalFile {
-    /// A journal that may exist already, and may be open.
     pub(crate) fn new(directory: Arc<OwnedFd>, name: Vec<u8>, user: u32, open: Option<OwnedFd>, exists: bool) -> Self {
         Self { directory, name, user, open: Mutex::new(open), exists: AtomicBool::new(exists) }
     }
 
-    /// The journal of a draft at another end, in a directory of this host such as the state directory. `draft` names
-    /// the end and the path there.
+    /// The journal of a draft at another end, in a directory of this host; `draft` names end and path.
     pub fn in_directory(directory: &Path, draft: &[u8]) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = Arc::new(rustix::io::retry_on_intr(|| rustix::fs::open(directory, flags, Mode::empty()))?);
         Ok(Self::new(directory, journal_name(draft), process::effective_user(), None, true))
     }
 
-    /// The journals in such a directory, at most so many. Nothing is known of what each of them is for.
+    /// The journals in such a directory, at most so many.
     pub fn all_in_directory(directory: &Path, most: usize) -> io::Result<Vec<Self>> {
         let names = std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name().into_vec()));
         let names = names.filter(|name| name.as_ref().map_or(true, |name| is_journal_name(name))).take(most);
@@ -52,8 +50,8 @@ impl JournalFile {
         names.map(|name| Ok(Self::new(Arc::clone(&directory), name?, user, None, true))).collect()
     }
 
-    /// Reads the journal that an earlier run left, and holds it. `None`: there is none, or somebody else may have made it. A process
-    /// that is about to end is waited for.
+    /// Reads and holds the journal of an earlier run. `None`: there is none, or it may be somebody else's. Waits for a
+    /// process that is about to end.
     ///
     /// # Errors
     /// Another process holds it ([`io::ErrorKind::WouldBlock`]).
@@ -62,9 +60,6 @@ impl JournalFile {
     }
 
     /// [`JournalFile::resume`], without a wait.
-    ///
-    /// # Errors
-    /// As there.
     pub fn resume_at_once(&self) -> io::Result<Option<Vec<u8>>> {
         self.hold(|journal| match file::try_lock(journal.as_fd())? {
             true => Ok(()),
@@ -79,7 +74,7 @@ impl JournalFile {
         }
         let Some((journal, _)) = open_own(&self.directory, &self.name, self.user)? else { return Ok(None) };
         take(&journal)?;
-        // Whoever held it may have written on.
+        // The earlier holder may have written on.
         let stat = Stat::of_fd(&journal)?;
         let Some(bytes) = read(&journal, &stat)? else { return Ok(None) };
         if !is_still_there(&self.directory, &self.name, &stat) {
@@ -94,7 +89,6 @@ impl JournalFile {
     }
 }
 
-/// Reads a whole journal; `None` where it is longer than any of ours.
 pub(crate) fn read(journal: &OwnedFd, stat: &Stat) -> io::Result<Option<Vec<u8>>> {
     if stat.size > MAX_JOURNAL_BYTES {
         return Ok(None);
@@ -116,7 +110,7 @@ impl Journal for JournalFile {
         begin_journal(fd, header)?;
         begun();
         file::flush_data(fd.as_fd())?;
-        // This also makes the files beside it findable after a crash, for example its draft.
+        // The draft beside it survives a crash, too.
         file::flush_directory(self.directory.as_fd())
     }
 

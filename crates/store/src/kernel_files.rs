@@ -1,4 +1,4 @@
-//! Keeps confined jobs out of the kernel's own file systems, such as procfs (`haul_sys::kernel_files`).
+//! Keeps confined jobs out of the kernel's file systems, such as procfs (`haul_sys::kernel_files`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,9 +7,9 @@ use haul_sys::kernel_files;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelFiles {
-    /// A job with the rights of an account may reach them.
+    /// A job with an account's rights may reach them.
     Reached,
-    /// A job confined to a directory may not, wherever they are mounted beneath it.
+    /// A confined job may not, wherever they are mounted.
     Refused,
 }
 
@@ -31,7 +31,6 @@ impl KernelFiles {
         }
     }
 
-    /// [`KernelFiles::check`], passing the descriptor on.
     pub(crate) fn checked<T: AsFd>(self, opened: T) -> io::Result<T> {
         self.check(&opened).map(|()| opened)
     }

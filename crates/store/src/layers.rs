@@ -1,5 +1,4 @@
-//! A directory of the target during a walk: one source directory, or several that meet there, in one sorted listing. A
-//! name of several sources appears once for each, in their order.
+//! A target directory during a walk: its source directories in one sorted listing, a name once for each.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -23,7 +22,6 @@ pub(crate) struct Directory {
     pub opened: io::Result<OwnedFd>,
 }
 
-/// A source's directory, as a part of a directory at the target.
 pub(crate) struct Layer {
     pub source: u32,
     /// Closed when many others are open; reopened, and checked to be the same, when needed.
@@ -32,27 +30,25 @@ pub(crate) struct Layer {
 }
 
 pub(crate) struct Frame {
-    /// In the order of the sources.
     pub layers: Vec<Layer>,
     pub names: Names,
     pub next_name: usize,
-    /// The listed paths beneath it that are still to come.
+    /// The listed paths beneath it, still to come.
     pub listed: Option<Range>,
     pub extent: Extent,
-    /// The entry of a directory on the way, and its failures. They come together with the first entry in it.
+    /// A directory on the way, held until the first entry in it.
     pub unannounced: Vec<Found>,
-    /// The length of the directory's path.
     pub path_bytes: usize,
     pub complete: bool,
-    /// The frame is the top above sources that were named one by one. The manifest has no entry for it.
+    /// The top above sources named one by one: not in the manifest.
     pub is_loose: bool,
 }
 
 pub(crate) struct Wanted {
-    /// The sources that have the name, with the type that their directories report. With a list, the one source counts
-    /// as having every listed name until the entry is looked at.
+    /// The sources with the name, and its type there. With a list, the one source counts as having every listed name until
+    /// looked at.
     pub sources: Vec<(u32, Hint)>,
-    /// A list has the name or something beneath it, whether or not it exists.
+    /// A list has the name or something beneath it.
     pub is_listed: bool,
     pub extent: Extent,
     /// The listed paths beneath it.
@@ -60,7 +56,6 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the entry must be a directory, because entries in it are wanted.
     pub(crate) fn leads_on(&self) -> bool {
         self.beneath.is_some() || (self.is_listed && self.extent == Extent::Entries)
     }
@@ -88,11 +83,11 @@ impl Stack {
     }
 
     /// The share of the tree behind the walk: each directory divides its part among its names (Knuth, "Estimating the
-    /// Efficiency of Backtrack Programs", 1975). An empty stack has all behind it.
+    /// Efficiency of Backtrack Programs", 1975). An empty stack has all.
     pub(crate) fn share(&self) -> f64 {
         let (mut behind, mut part) = (0.0, 1.0);
         for (depth, frame) in self.frames.iter().enumerate() {
-            // The last name that was taken leads to the next frame.
+            // The last name leads to the next frame.
             let is_top = depth + 1 == self.frames.len();
             let done = if is_top { frame.next_name } else { frame.next_name.saturating_sub(1) };
             let (before, all) = frame.names.weights(done);
@@ -105,7 +100,7 @@ impl Stack {
         if self.frames.is_empty() { 1.0 } else { behind }
     }
 
-    /// Whether a directory of this source above the walk is the same one, so that the walk would go in a circle.
+    /// Whether this directory is one above: the walk would go in a circle.
     pub(crate) fn is_above(&self, source: u32, stat: &Stat) -> bool {
         self.frames.iter().any(|frame| frame.layer(source).is_some_and(|layer| layer.stat.is_same_inode(stat)))
     }
@@ -123,8 +118,6 @@ impl Stack {
         Some(frame)
     }
 
-    /// The directory of a source in the top frame, whose path at the source is `source_path`. `None`: the source has
-    /// none there.
     pub(crate) fn dir(&mut self, set: &SourceSet, source: u32, source_path: &[u8]) -> Option<io::Result<Arc<OwnedFd>>> {
         let frame = self.frames.last_mut()?;
         let place = frame.layers.binary_search_by_key(&source, |layer| layer.source).ok()?;
@@ -146,7 +139,6 @@ impl Stack {
         Some(opened)
     }
 
-    /// Yields the directories on the way to the top, except the root.
     pub(crate) fn announce(&mut self, found: &mut VecDeque<Found>) {
         for frame in self.frames.iter_mut().filter(|frame| frame.path_bytes > 0) {
             found.extend(frame.unannounced.drain(..));
@@ -180,7 +172,6 @@ impl Frame {
         }
     }
 
-    /// The next name and how much of it is wanted. Merges the directory's sorted names with the sorted list.
     pub(crate) fn next(&mut self, list: Option<&FileList>) -> Option<(Vec<u8>, Wanted)> {
         let found = self.names.get(self.next_name).map(|(name, _)| name);
         let listed = self.listed.and_then(|range| list?.child(range));

@@ -1,12 +1,11 @@
-//! Bytes at rest: where trees are read from, and where they are written.
+//! Bytes at rest: where trees are read and written.
 //!
-//! An end is a tree to read ([`SourceTree`]) or to write ([`TargetTree`]); `ends/` has the traits. On a disk of this
-//! host a source is resolved from what was typed ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]) and its files
-//! are opened by the lanes ([`SourceSet::open`]). A target there is an open root directory ([`LocalTree`]); a file is
-//! written as a [`Part`] under a temporary name, and takes its final name when it is complete ([`Part::commit`]).
+//! An end is a tree to read ([`SourceTree`]) or to write ([`TargetTree`]). On a disk of this host a source is resolved
+//! ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]), and its files are opened ([`SourceSet::open`]). A target is an
+//! open root directory ([`LocalTree`]); a file is written as a [`Part`] under a temporary name until [`Part::commit`].
 //!
-//! Both sides distrust every path and every name. The kernel resolves each path beneath an open directory and follows
-//! no links. Names are escaped before they are printed. Every list, cache and retry has its limit in `limits.rs`.
+//! Both distrust every path and name: the kernel resolves paths beneath an open directory without links, and names are
+//! escaped.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,4 @@
-//! The names of one directory, sorted, in one buffer: 10^6 names of 30 bytes take 42 MB.
-//!
-//! Directories of several sources that meet at the target share one listing.
+//! The sorted names of one directory, or of several sources' that meet, in one buffer: 10^6 names of 30 bytes take 42 MB.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,7 +19,7 @@ pub(crate) struct Names {
     entries: Vec<Entry>,
 }
 
-/// Names have at most 255 bytes on Linux; some file systems allow more, hence 16 bits.
+/// Linux's names have at most 255 bytes, on some file systems more: hence 16 bits.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     offset: u32,
@@ -30,8 +28,7 @@ struct Entry {
     source: u32,
 }
 
-/// The type of an entry, as its directory reports it. Some file systems do not report it, and it may have changed
-/// since.
+/// The type of an entry, if its directory reports it; it may have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hint {
     Directory,
@@ -46,12 +43,10 @@ impl Names {
         Names { bytes: name.to_vec(), entries: vec![Entry { offset: 0, len, hint: Hint::Unknown, source: 0 }] }
     }
 
-    /// Reads an open directory to its end, from its current position (the start, when freshly opened).
     pub(crate) fn read(dir: BorrowedFd<'_>) -> io::Result<Names> {
         Self::read_only(dir, |_| true)
     }
 
-    /// [`Names::read`], which remembers only the wanted names.
     pub(crate) fn read_only(dir: BorrowedFd<'_>, wanted: impl Fn(&[u8]) -> bool) -> io::Result<Names> {
         let mut names = Names::default();
         names.add_directory(dir, 0, wanted)?;
@@ -59,7 +54,6 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the names of a directory of a source. [`Names::sort`] comes after the last one.
     pub(crate) fn add_directory(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -75,7 +69,6 @@ impl Names {
         .map(drop)
     }
 
-    /// Reads an open directory from its current position, name by name in its own order.
     pub(crate) fn each(dir: BorrowedFd<'_>, take: &mut dyn FnMut(&[u8], Hint) -> Flow) -> Flow {
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
         let mut listing = RawDir::new(dir, &mut buffer);
@@ -112,7 +105,6 @@ impl Names {
         Ok(())
     }
 
-    /// Sorts by name, and equal names by source.
     pub(crate) fn sort(&mut self) {
         self.bytes.shrink_to_fit();
         self.entries.shrink_to_fit();
@@ -140,12 +132,11 @@ impl Names {
         self.entries.binary_search_by(|entry| entry.name(&self.bytes).cmp(name)).is_ok()
     }
 
-    /// The estimated size of the tree behind a name: a directory holds more than a file.
+    /// The estimated size of the tree behind a name: directories hold more.
     pub(crate) fn weight(&self, index: usize) -> u64 {
         self.entries.get(index).map_or(0, Entry::weight)
     }
 
-    /// The weights of the names before this one, and of all.
     pub(crate) fn weights(&self, before: usize) -> (u64, u64) {
         let sum = |entries: &[Entry]| entries.iter().map(Entry::weight).sum::<u64>();
         let (first, rest) = self.entries.split_at(before.min(self.entries.len()));
@@ -157,7 +148,7 @@ impl Names {
     }
 }
 
-/// Whether an open directory lists all names with these hashes, which differ from each other.
+/// Whether an open directory lists names with all these different hashes.
 pub(crate) fn are_listed(dir: BorrowedFd<'_>, hashes: &[u128]) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, ".", flags, Mode::empty()))?;
@@ -170,7 +161,7 @@ pub(crate) fn are_listed(dir: BorrowedFd<'_>, hashes: &[u128]) -> io::Result<boo
     Ok(missing.is_empty())
 }
 
-/// Entries of an average directory: between those of sources (10) and of data sets (1,000).
+/// Entries of an average directory: between sources (10) and data sets (1,000).
 const DIRECTORY_WEIGHT: u64 = 100;
 
 impl Entry {

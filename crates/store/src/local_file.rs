@@ -12,16 +12,16 @@ use crate::cold::ColdMap;
 use crate::meta::Stat;
 use crate::regular_file;
 
-/// A regular file that is open for reading.
+/// A regular file open for reading.
 #[derive(Debug)]
 pub struct LocalFile {
     fd: Arc<OwnedFd>,
-    /// The file counts as full of data, whatever its holes are.
+    /// The file counts as full of data.
     is_full: bool,
     is_remote: bool,
     cold: Option<ColdMap>,
-    /// The range of data found last. On tmpfs a search for a hole walks page by page to the end of the data: one search
-    /// for each chunk of a file of 2 GB took 20 s.
+    /// The last found range of data. On tmpfs a search for a hole walks to the data's end: one for each chunk of 2 GB took
+    /// 20 s.
     known_data: Mutex<(u64, u64)>,
 }
 
@@ -35,13 +35,11 @@ impl LocalFile {
         Self { fd: Arc::new(fd), is_full: true, is_remote: false, cold: None, known_data: Mutex::new((0, 0)) }
     }
 
-    /// Notes whether each call may wait for a server: see [`LocalFile::is_remote`].
     pub(crate) fn remote(self, is_remote: bool) -> Self {
         Self { is_remote, ..self }
     }
 
-    /// Whether the file system may ask a server even for data in memory here. A thread that must not wait leaves such a
-    /// file alone.
+    /// Whether the file system may ask a server even for data in memory: not for threads that must not wait.
     pub fn is_remote(&self) -> bool {
         self.is_remote
     }
@@ -69,7 +67,7 @@ impl LocalFile {
         file::read_full_at(self.as_fd(), buffer, offset)
     }
 
-    /// Reads `wanted` bytes at `offset`, and what comes in the same call of the bytes behind them.
+    /// Reads `wanted` bytes, and what comes with them.
     pub fn read_with_rest(&self, buffer: &mut [u8], wanted: usize, offset: u64) -> io::Result<usize> {
         file::read_at_least(self.as_fd(), buffer, wanted, offset)
     }
@@ -91,50 +89,48 @@ impl LocalFile {
         Ok((found.0 < end).then_some((found.0, found.1.min(end))))
     }
 
-    /// Tells the kernel that the file will be read from front to back.
+    /// Announces reading from front to back.
     pub fn advise_sequential(&self) {
         file::advise_sequential(self.as_fd());
     }
 
-    /// Looks at what the page cache has of a file of `size` bytes, if that is at least `from_bytes`.
+    /// Looks at what the page cache has, from `from_bytes` on.
     pub fn map_cold(&mut self, size: u64, from_bytes: u64) {
         self.cold = ColdMap::of(&self.fd, size, from_bytes);
     }
 
-    /// The map of its uncached parts, if [`LocalFile::map_cold`] made one.
+    /// The map of uncached parts, if [`LocalFile::map_cold`] made one.
     pub fn cold(&self) -> Option<&ColdMap> {
         self.cold.as_ref()
     }
 
-    /// Whether reading a range costs no more than copying it: the file lies in memory, or the page cache has all of the
-    /// range.
+    /// Whether reading a range costs no more than copying: it lies in memory or the page cache.
     pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
         medium::lies_in_memory(self.as_fd()).unwrap_or(false)
             || CacheProbe::new(self.as_fd()).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
     }
 
-    /// Whether the page cache has all of a range. The kernel answers only for files that this user owns or may write;
-    /// for others the first page stands for the range.
+    /// Whether the page cache has a range. If this user neither owns nor may write the file, its first page stands for it.
     pub fn has_cached(&self, offset: u64, len: u64) -> bool {
         CacheProbe::new(self.as_fd()).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
     }
 
-    /// [`LocalFile::has_cached`] in one system call. False also where the kernel does not tell.
+    /// [`LocalFile::has_cached`] in one system call; false if the kernel does not tell.
     pub fn is_surely_cached(&self, offset: u64, len: u64) -> bool {
         haul_sys::cached::is_surely_cached(self.as_fd(), offset, len)
     }
 
-    /// Reads what the page cache has at `offset`. `None`: the data is on the disk only.
+    /// Reads from the page cache at `offset`. `None`: it is on the disk only.
     pub fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         haul_sys::cached::read_cached_at(self.as_fd(), buffer, offset)
     }
 
-    /// Sends at most `len` bytes from `offset` on to a socket, inside the kernel. 0 means the end of the file.
+    /// Sends at most `len` bytes from `offset` on to a socket, in the kernel; 0 at the file's end.
     pub fn send_to(&self, socket: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
         haul_sys::sendfile::send_from_file(socket, self.as_fd(), offset, len)
     }
 
-    /// Drops clean pages of a range from the cache, so that the next read comes from the medium.
+    /// Drops a range's clean pages: the next read comes from the medium.
     pub fn drop_cache(&self, offset: u64, len: u64) {
         file::drop_cache(self.as_fd(), offset, len);
     }

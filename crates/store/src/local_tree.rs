@@ -1,7 +1,7 @@
-//! Writes a tree: an open root directory, and everything done relative to it.
+//! Writes a tree: an open root directory, and everything relative to it.
 //!
-//! Every path stays beneath the root, and links beneath it are not followed, even planted ones. Entries that replace
-//! others are made under a temporary name and renamed.
+//! Paths stay beneath the root; links there, even planted ones, are not followed. Replacing entries are made under a
+//! temporary name and renamed.
 
 mod backup;
 mod backup_tree;
@@ -56,7 +56,7 @@ pub(crate) use self::settings::Settings;
 /// An open directory to write into.
 #[derive(Debug)]
 pub struct LocalTree {
-    /// `None`: the directory is missing, in a dry run.
+    /// `None`: missing, in a dry run.
     root: Option<OwnedFd>,
     display: Vec<u8>,
     confine: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub struct LocalTree {
     pub(crate) settings: Arc<Settings>,
 }
 
-/// Whether the typed path is the null device (null(4)), which takes everything and keeps nothing.
+/// Whether the typed path is the null device (null(4)).
 pub fn is_null_device(path: &[u8], options: &TargetOptions) -> Result<bool> {
     let typed = options.typed()?;
     let Ok(entry) = typed.open(&typed.expand(path), OFlags::PATH | OFlags::NOFOLLOW) else { return Ok(false) };
@@ -81,23 +81,22 @@ const NULL_DEVICE: (u32, u32) = (1, 3);
 const NO_DIRECTORY_NOW: &str = "it was renamed, removed or unmounted during the copy, and what was copied went with it";
 const OTHER_DIRECTORY: &str = "another directory stands there now: it was renamed, replaced or unmounted during the copy, and what was copied went with it";
 
-/// The reason why no directory is made in the place of another entry.
+/// Why no directory replaces another entry.
 pub const NO_DIRECTORY: &str = "a file has that name, which only --delete replaces";
 
-/// The reason why no directory is made in the place of a symbolic link.
+/// Why no directory replaces a symbolic link.
 pub const NO_DIRECTORY_BUT_A_LINK: &str =
     "a symbolic link has that name: -K copies to where it leads, --delete replaces it";
 
-/// Why no directory is made in the place of this entry.
+/// Why no directory replaces this entry.
 pub fn no_directory(standing: &Kind) -> &'static str {
     if matches!(standing, Kind::Symlink { .. }) { NO_DIRECTORY_BUT_A_LINK } else { NO_DIRECTORY }
 }
 
 impl LocalTree {
-    /// Opens the target of a job by cp's rule. The path is the tree if it is an existing directory, ends in a slash, or
-    /// will hold more than one file. Otherwise it is the new name of the single file: the name is returned, and its
-    /// parent is the tree. The name of a device, a FIFO or a socket is refused, because a file would replace it; for
-    /// the null device see [`is_null_device`].
+    /// Opens a job's target by cp's rule: the path is the tree if it is an existing directory, ends in a slash, or will hold
+    /// several files. Otherwise it is the single file's new name, which is returned, beneath its parent. Devices, FIFOs and
+    /// sockets are refused; see [`is_null_device`].
     pub fn open(path: &[u8], options: &TargetOptions) -> Result<(LocalTree, Option<Vec<u8>>)> {
         let typed = options.typed()?;
         let expanded = typed.expand(path);
@@ -156,12 +155,11 @@ impl LocalTree {
         LocalTree { root, display, confine, parents, dirlinks, settings: Arc::new(settings) }
     }
 
-    /// Another directory for the same paths; a relative `path` begins at this tree.
     pub(crate) fn beside(&self, path: &[u8], options: &TargetOptions) -> io::Result<LocalTree> {
         let typed = options.typed().map_err(|error| error.source)?;
         let path = match path {
             [b'/', ..] => typed.expand(path),
-            // A dry run into a missing directory: `..` cannot be walked from it.
+            // In a dry run `..` cannot be walked from a missing directory.
             [b'.', b'.', b'/', beyond @ ..] if self.root.is_none() => {
                 let end = self.display.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
                 let parent = match crate::name::split(&self.display[..end]).0 {
@@ -177,7 +175,7 @@ impl LocalTree {
         Ok(LocalTree::new(root, &path, options))
     }
 
-    /// Another tree on this host in which to look for the same files; `None` if it is missing.
+    /// Opens another tree to look for the same files, if it exists.
     pub fn reference(&self, path: &[u8], options: &TargetOptions) -> Result<Option<LocalTree>> {
         let options = TargetOptions { make: false, ..options.clone() };
         match self.beside(path, &options) {
@@ -186,8 +184,7 @@ impl LocalTree {
         }
     }
 
-    /// Checks that the typed path still leads to this directory: it may have been renamed or unmounted. A path that
-    /// cannot be looked at, because rights were given up, passes.
+    /// Fails if the typed path was renamed or unmounted. Passes without the right to look.
     pub fn check_place(&self) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         let opened = Typed::new(self.confine.as_deref(), None)
@@ -203,37 +200,37 @@ impl LocalTree {
         Err(StoreError::new("find the target directory again at", at, refusal(io::ErrorKind::NotFound, why)))
     }
 
-    /// The root directory; `None` in a dry run into a missing directory.
+    /// The root directory; `None` in a dry run if missing.
     pub fn root_directory(&self) -> Option<BorrowedFd<'_>> {
         self.root.as_ref().map(AsFd::as_fd)
     }
 
-    /// The root as it may be shown to a person.
+    /// The root for people.
     pub fn display_root(&self) -> String {
         printable(&self.display)
     }
 
-    /// The mode of a new entry if the source's mode is not kept: what the user's umask leaves.
+    /// The mode of a new entry by the umask, if the source's is not kept.
     pub fn default_mode(&self, is_dir: bool) -> u32 {
         (if is_dir { 0o777 } else { 0o666 }) & !self.settings.umask
     }
 
-    /// The first attribute that the file system does not support, escaped for a terminal.
+    /// The first unsupported attribute, escaped for a terminal.
     pub fn xattrs_unsupported(&self) -> Option<String> {
         self.settings.namespaces.unsupported.get().map(|name| printable(name))
     }
 
-    /// The first entry whose set-group-id bit could not be set, as it may be shown to a person.
+    /// The first entry without its set-group-id bit, for people.
     pub fn lost_set_group(&self) -> Option<String> {
         self.settings.lost_set_group.get().map(|path| printable(path))
     }
 
-    /// What stays as it is, because it belongs to other users.
+    /// Tells what stays, because it belongs to other users.
     pub fn left_to_owners(&self) -> LeftToOwners {
         self.settings.left_to_owners.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Foresees, for a dry run, what [`LocalTree::set_metadata`] would leave to the owner of an entry, or fail at.
+    /// Foresees what [`LocalTree::set_metadata`] would leave to an owner, or fail at.
     pub fn foresee_metadata(&self, path: &[u8], now: &Stat, meta: &Metadata) -> Result<Applied> {
         let applied = meta::foresee(now, meta).context("set metadata of", path)?;
         self.settings.note_applied(applied, path);
@@ -260,7 +257,7 @@ impl LocalTree {
         }
     }
 
-    /// Fails if another entry of this job stands at this path, because the file system takes both names for one.
+    /// Fails if another entry of this job stands there: the file system takes both names for one.
     pub fn check_twin(&self, standing: &Stat, path: &[u8]) -> Result<()> {
         let are_listed = &mut |names: &[u128]| are_listed(self.place(path)?.0.as_fd(), names);
         match self.settings.placed().is_twin(standing, path, are_listed).context("write", path)? {
@@ -269,7 +266,7 @@ impl LocalTree {
         }
     }
 
-    /// Counts the existing entry at this path as placed by this job.
+    /// Counts the existing entry as placed by this job.
     pub fn keep(&self, standing: &Stat, path: &[u8]) {
         self.settings.placed().note(standing, path);
     }
@@ -299,8 +296,8 @@ impl LocalTree {
         made.context("make directory", path)
     }
 
-    /// Notes that the job writes into this directory until [`LocalTree::leave`]. Meanwhile another directory in its
-    /// place is an error for everything that goes there.
+    /// Notes that the job writes here until [`LocalTree::leave`]. Another directory in this place is an error for all that
+    /// goes there.
     pub fn enter(&self, path: &[u8]) -> Result<()> {
         let entered = check_path(path).and_then(|()| {
             // An open directory may be an earlier one of this path.
@@ -314,8 +311,7 @@ impl LocalTree {
         entered.context("use", path)
     }
 
-    /// Ends [`LocalTree::enter`]. Fails if another directory stands there by now: the written entries are not in their
-    /// place.
+    /// Ends [`LocalTree::enter`]. Fails if another directory stands there: the entries are not in their place.
     pub fn leave(&self, path: &[u8]) -> Result<()> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let left = check_path(path).and_then(|()| {
@@ -329,14 +325,14 @@ impl LocalTree {
         left.context("find again, during the copy,", path)
     }
 
-    /// See [`TargetTree::set_metadata`](crate::TargetTree::set_metadata). Values that are equal already are not set.
+    /// See [`TargetTree::set_metadata`](crate::TargetTree::set_metadata). Equal values are not set.
     pub fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied> {
         let set = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
             if !matches!(Stat::of_name(dir.as_fd(), name)?.kind, Kind::File | Kind::Directory) {
                 return Err(refusal(io::ErrorKind::InvalidInput, "it is neither a file nor a directory"));
             }
-            // A file that may not be read can still be changed by its owner, through a path descriptor.
+            // An owner can change an unreadable file, through a path descriptor.
             let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, flags, Mode::empty()));
             let opened = match open(READ_FLAGS) {
                 Err(Errno::ACCESS) => open(OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC),
@@ -354,8 +350,8 @@ impl LocalTree {
         set.context("set metadata of", path)
     }
 
-    /// Lets an ordinary user write into a directory of its own whose mode forbids it, as rsync does; true if this was
-    /// necessary. The directory gets its final mode with its other metadata.
+    /// Lets a user write into its own directory despite the mode, as rsync does; true if necessary. The final mode comes
+    /// later.
     pub fn open_up(&self, path: &[u8]) -> Result<bool> {
         let opened = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
@@ -390,7 +386,7 @@ impl LocalTree {
         opened.context("open", path)
     }
 
-    /// The content of a merge file; `None` where there is none.
+    /// The content of a merge file, if it exists.
     pub fn read_merge_file(&self, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
         match self.open_file(path) {
             Ok(file) => file.read_rules().map(Some),
@@ -399,8 +395,7 @@ impl LocalTree {
         }
     }
 
-    /// Whether something is mounted between the root and this directory, or at it. A path that cannot be looked at
-    /// counts as not mounted.
+    /// Whether something is known to be mounted between the root and this directory, or at it.
     pub fn is_on_other_mount(&self, path: &[u8]) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let opened = check_path(path).and_then(|()| {
@@ -425,11 +420,8 @@ impl LocalTree {
         self.settings.kernel_files.checked(opened)
     }
 
-    /// Runs `work`, which changes names in this directory. Afterwards its mode is as before, and with `keeps_time` its
-    /// modification time, too. `work` does not run where the directory is gone.
-    ///
-    /// # Errors
-    /// The directory cannot be opened, or its mode cannot be set again.
+    /// Runs `work`, which changes names in this directory, if it exists, and gives back its mode, and with `keeps_time` its
+    /// time. Fails if it cannot be opened, or its mode set.
     pub fn within_finished(&self, path: &[u8], keeps_time: bool, work: impl FnOnce()) -> Result<()> {
         let directory = match self.open_dir(path) {
             Err(error) if is_missing(&error) => return Ok(()),
@@ -458,7 +450,6 @@ impl LocalTree {
         })
     }
 
-    /// The open parent and the name in it; for the root itself, the root and `.`.
     pub(crate) fn place<'a>(&self, path: &'a [u8]) -> io::Result<(Arc<OwnedFd>, &'a [u8])> {
         let base = self.base(path)?;
         let (parent, name) = split(base.rest);
@@ -466,7 +457,7 @@ impl LocalTree {
         Ok((dir, if name.is_empty() { b"." } else { name }))
     }
 
-    /// Forgets a directory that is gone, so that nothing is written into its remains.
+    /// Forgets a directory that is gone: nothing may go into its remains.
     pub(crate) fn forget(&self, path: &[u8]) {
         self.settings.made.forget(path);
         if let Ok(base) = self.base(path) {
@@ -494,12 +485,10 @@ fn is_no_directory(error: &io::Error) -> bool {
 }
 
 struct Root {
-    /// `None`: the directory is missing, in a dry run.
     dir: Option<OwnedFd>,
     is_made: bool,
 }
 
-/// Opens a typed directory, and makes missing ones if asked for.
 fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Result<Root> {
     let mut is_made = false;
     let missing = match typed.open(path, ROOT_FLAGS) {
@@ -544,14 +533,14 @@ fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Resu
     typed.open(path, ROOT_FLAGS).map(|root| Root { dir: Some(root), is_made })
 }
 
-/// A path descriptor needs no right to read the directory, so drop boxes work.
+/// A path descriptor needs no right to read: drop boxes work.
 const ROOT_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// Tells what is full: `ENOSPC` also means that the file system has room for data but for no more names.
+/// `ENOSPC` also means no room for more names.
 fn full_of_what(dir: &Arc<OwnedFd>, error: io::Error) -> io::Error {
     let is_full = error.raw_os_error() == Some(Errno::NOSPC.raw_os_error());
     match rustix::fs::fstatvfs(dir) {
-        // Some file systems (btrfs) make inodes as they need them, and count none.
+        // Some file systems (btrfs) make inodes as needed.
         Ok(space) if is_full && space.f_files > 0 && space.f_favail == 0 => {
             refusal(io::ErrorKind::StorageFull, NO_INODES)
         }

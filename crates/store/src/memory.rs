@@ -1,6 +1,4 @@
-//! A tree in memory, to read and to write: the smallest end, and the example of what an end needs.
-//!
-//! It makes no hard links and no holes, and writes nothing in place, as its [`Abilities`] say.
+//! A tree in memory: the smallest end, and an example, without hard links, holes, or writing in place (its [`Abilities`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +17,7 @@ use crate::name::{check_new_path, check_path, join};
 use crate::source_names::SourceNames;
 use crate::walk_options::WalkOptions;
 
-/// A tree in memory. Its clones are the same tree.
+/// A tree in memory, which clones share.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<State>>);
 
@@ -31,14 +29,13 @@ struct State {
     count: u64,
 }
 
-/// The names on the way to an entry. Keys sort a directory before its content, and names in order.
+/// The names on the way to an entry: a directory sorts before its content.
 type Key = Vec<Vec<u8>>;
 
 #[derive(Clone, Debug)]
 struct Node {
     what: What,
     number: u64,
-    /// The count of changes at its last change.
     changed: u64,
     meta: Metadata,
 }
@@ -65,7 +62,6 @@ enum Journaled {
     #[default]
     Nothing,
     Bytes(Vec<u8>),
-    /// The draft was discarded, or has its name.
     Ended,
 }
 
@@ -150,7 +146,6 @@ impl Node {
     }
 }
 
-/// Keeps old values where the new metadata have none.
 fn merge(old: &Metadata, new: &Metadata) -> Metadata {
     Metadata {
         mode: new.mode.or(old.mode),
@@ -174,7 +169,6 @@ impl Memory {
         Draft::Other(Box::new(MemoryDraft { tree, path, key, file, meta }))
     }
 
-    /// Removes the entry at `key` and all beneath it. True if all of it is gone.
     fn remove(
         &self,
         key: &Key,
@@ -188,7 +182,6 @@ impl Memory {
             state.entries.range(key.clone()..).take_while(|(other, _)| other.starts_with(key)).map(beneath).collect();
         drop(state);
         let mut stays: Vec<Key> = Vec::new();
-        // Content comes before its directory.
         for (entry, is_dir) in tree.into_iter().rev() {
             let holds_some = stays.iter().any(|other| other.starts_with(&entry));
             let is_spared = entry != *key && spare(&path(&entry), is_dir);
@@ -250,7 +243,6 @@ impl SourceTree for Memory {
     }
 }
 
-/// A file under its name, as it was opened.
 #[derive(Debug)]
 struct Opened {
     tree: Memory,
@@ -432,7 +424,6 @@ struct MemoryDraft {
 }
 
 impl MemoryDraft {
-    /// Takes the file off the list of drafts. Fails if another draft is there by now, or none.
     fn leave(&self, state: &mut State) -> io::Result<()> {
         if !state.drafts.get(&self.key).is_some_and(|file| Arc::ptr_eq(file, &self.file)) {
             return Err(refusal(io::ErrorKind::NotFound, "it was given up meanwhile"));
@@ -493,7 +484,6 @@ impl FileToWrite for MemoryDraft {
     }
 
     fn discard(&self) -> Result<()> {
-        // A file that is no longer a draft has left nothing.
         let _ = self.leave(&mut self.tree.state());
         Ok(())
     }

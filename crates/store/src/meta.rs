@@ -9,16 +9,16 @@ use rustix::io::Errno;
 
 use crate::attributes::{self, Namespaces, Place};
 
-/// A point in time as file systems keep it.
+/// A time as file systems keep it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time {
-    /// Seconds since 1970, negative before.
+    /// Seconds since 1970.
     pub s: i64,
     /// Nanoseconds within the second.
     pub ns: u32,
 }
 
-/// The unit of `st_blocks` (stat(2)), whatever the file system's own block size is.
+/// The unit of `st_blocks` (stat(2)), not the file system's own.
 pub(crate) const STAT_BLOCK_BYTES: u64 = 512;
 
 /// Identifies a file, whatever its names.
@@ -30,8 +30,8 @@ pub struct FileId {
     pub ino: u64,
 }
 
-/// Tells one state of a file from another: every change of the content, and another file under the name, make another
-/// version. On a local disk it is made of ctime and inode.
+/// One state of a file: every change of content, and another file of that name, has another. On a local disk: ctime and
+/// inode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Version {
     changed: Time,
@@ -39,18 +39,17 @@ pub struct Version {
 }
 
 impl Version {
-    /// A version from the time of the last change and the file's number, which another file under the same name does
-    /// not share.
+    /// The version of a last change and a file's number.
     pub const fn new(changed: Time, file: u64) -> Version {
         Version { changed, file }
     }
 
-    /// The time of the last change, by the clock of its end.
+    /// The last change, by its end's clock.
     pub fn changed(self) -> Time {
         self.changed
     }
 
-    /// The file's number: another file under the same name has another number.
+    /// The file's number, which no other file of that name has.
     pub fn file(self) -> u64 {
         self.file
     }
@@ -63,16 +62,16 @@ pub enum Kind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link. The target is empty where it was not read.
+    /// A symbolic link. The target is empty if not read.
     Symlink {
-        /// Where the link points, byte for byte.
+        /// The target's bytes.
         target: Vec<u8>,
     },
     /// A FIFO, socket or device.
     Special,
 }
 
-/// The metadata that the file system reports of an entry itself; links are not followed.
+/// The metadata of an entry itself; links are not followed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// The kind of the entry.
@@ -83,13 +82,13 @@ pub struct Stat {
     pub size: u64,
     /// Allocated blocks of 512 bytes.
     pub blocks: u64,
-    /// When the content last changed.
+    /// The last change of content.
     pub mtime: Time,
     /// Identifies the file.
     pub id: FileId,
     /// The state of the file.
     pub version: Version,
-    /// The number of names of this inode.
+    /// The names of this inode.
     pub nlink: u64,
     /// Owner.
     pub uid: u32,
@@ -97,29 +96,29 @@ pub struct Stat {
     pub gid: u32,
 }
 
-/// The metadata to set on an entry; `None` leaves a field as it is.
+/// The metadata to set; `None` leaves a field as it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metadata {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Without `mode`: the permission bits of an entry that is new under its name, as far as the umask allows them.
+    /// Without `mode`: permission bits, within the umask, of a new entry.
     pub mode_if_new: Option<u32>,
-    /// `mode` also sets the set-user-id, set-group-id and sticky bits. Otherwise a directory keeps its own and may
-    /// become sticky, and a file has none.
+    /// Set also set-user-id, set-group-id and sticky bits. Otherwise a directory keeps its own and may become sticky; a file
+    /// has none.
     pub special_bits: bool,
     /// Modification time.
     pub mtime: Option<Time>,
-    /// Owner; only root can set it, for others this is ignored.
+    /// Owner; set by root, else ignored.
     pub owner: Option<u32>,
-    /// Group; an ordinary user can set the groups of which it is a member.
+    /// Group; a user can set its own groups.
     pub group: Option<u32>,
-    /// Extended attributes and ACLs: those of the copied namespaces become exactly these.
+    /// Extended attributes and ACLs, exactly, in the copied namespaces.
     pub xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// What may stay as it is on an entry of another user, who alone may change it.
+    /// The fields that may stay.
     pub may_stay: MayStay,
 }
 
-/// What the owner of an entry alone may set, and what was not asked for in words.
+/// The fields that only an entry's owner may set, if not explicitly asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MayStay {
     /// The permission bits may stay.
@@ -128,14 +127,14 @@ pub struct MayStay {
     pub mtime: bool,
 }
 
-/// What became of metadata that was to be set.
+/// The outcome of setting metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
     /// Something was set.
     pub changed: bool,
-    /// The kernel left the set-group-id bit out, because an ordinary user is not in the entry's group (chmod(2)).
+    /// The kernel left out the set-group-id bit: the user is not in the group (chmod(2)).
     pub lost_set_group: bool,
-    /// What stays as it is, because the entry belongs to another user.
+    /// The fields that stay: the entry is another user's.
     pub stays: MayStay,
 }
 
@@ -148,13 +147,13 @@ impl Stat {
         rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)).map(Stat::from)
     }
 
-    /// Whether both are the same file, whatever their names.
+    /// Whether both are one file, whatever their names.
     pub fn is_same_inode(&self, other: &Stat) -> bool {
         (self.id.dev, self.id.ino) == (other.id.dev, other.id.ino)
     }
 }
 
-// The field types differ between architectures, so some of these casts do nothing on some of them.
+// The field types differ between architectures: some casts do nothing.
 #[allow(clippy::unnecessary_cast)]
 impl From<rustix::fs::Stat> for Stat {
     fn from(stat: rustix::fs::Stat) -> Stat {
@@ -190,10 +189,10 @@ impl Metadata {
     }
 }
 
-/// Applies metadata to an open file or directory whose state is `now`, skipping what already holds.
+/// Applies metadata to an open file or directory, skipping what `now` has.
 ///
-/// The order matters: a change of owner clears set-user bits and capabilities, an ACL changes the mode, and everything
-/// but the mode needs write permission. The time comes last.
+/// The order matters: a change of owner clears set-user bits and capabilities, an ACL changes the mode, and all but the mode
+/// needs write permission. The time comes last.
 pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces: &Namespaces) -> io::Result<Applied> {
     let mut applied = Applied::default();
     let mut mode_now = now.mode;
@@ -228,8 +227,7 @@ pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces:
     Ok(applied)
 }
 
-/// Whether an attribute stays as it is, because the entry belongs to another user. Other errors are errors, and so is
-/// this one where the attribute was asked for in words.
+/// Whether an attribute stays: the entry is another user's, and it was not explicitly asked for. Other errors are errors.
 fn stays(set: io::Result<()>, now: &Stat, may_stay: bool) -> io::Result<bool> {
     let is_refused = |error: &io::Error| error.raw_os_error() == Some(Errno::PERM.raw_os_error());
     match set {
@@ -238,7 +236,6 @@ fn stays(set: io::Result<()>, now: &Stat, may_stay: bool) -> io::Result<bool> {
     }
 }
 
-/// Foresees what [`apply`] would leave or fail at where the entry belongs to another user, for a dry run.
 pub(crate) fn foresee(now: &Stat, meta: &Metadata) -> io::Result<Applied> {
     let mut applied = Applied { changed: true, ..Applied::default() };
     if process::is_root() || now.uid == process::effective_user() {
@@ -256,8 +253,7 @@ pub(crate) fn foresee(now: &Stat, meta: &Metadata) -> io::Result<Applied> {
     Ok(applied)
 }
 
-/// Lets an ordinary user list, enter and change a directory of its own whose mode forbids it; true if this was
-/// necessary. Root needs none of it.
+/// Lets a user list, enter and change its own directory despite the mode; true if necessary. Root needs none of it.
 pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     let is_closed = |stat: &Stat| {
         stat.kind == Kind::Directory && stat.mode & OWNER_ALL != OWNER_ALL && stat.uid == process::effective_user()
@@ -274,7 +270,6 @@ pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
 
 const OWNER_ALL: u32 = 0o700;
 
-/// Applies owner, attributes and time to a link itself; a link has no other metadata.
 pub(crate) fn apply_to_link(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -312,11 +307,11 @@ fn ownership_to_set(now: &Stat, meta: &Metadata) -> (Option<u32>, Option<u32>) {
 fn set_mtime(dir: BorrowedFd<'_>, name: &[u8], mtime: Time, flags: AtFlags) -> io::Result<()> {
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        // Larger values are commands to the kernel ("now", "omit"), which a peer must not be able to give.
+        // Larger values are commands to the kernel ("now", "omit"): not for peers.
         last_modification: Timespec { tv_sec: mtime.s, tv_nsec: mtime.ns.min(NS_PER_S - 1).into() },
     };
     if flags.contains(AtFlags::EMPTY_PATH) && name.is_empty() {
-        // The plain call on the descriptor works on every kernel; only a path descriptor needs the other one.
+        // This call works on every kernel; only a path descriptor needs the other.
         match rustix::fs::futimens(dir, &times) {
             Err(rustix::io::Errno::BADF) => {}
             result => return Ok(result?),
@@ -329,5 +324,5 @@ const NS_PER_S: u32 = 1_000_000_000;
 
 const SET_GROUP: u32 = 0o2000;
 
-/// A value that is no mode, so it differs from each.
+/// Differs from every mode.
 const MODE_UNKNOWN: u32 = u32::MAX;

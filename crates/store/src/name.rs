@@ -1,7 +1,7 @@
 //! Checks paths beneath a root, and names the files in progress.
 //!
-//! A file being written is `.haul-<hash>.part` beside its final name, its journal `.haul-<hash>.journal`. The hash of
-//! the final name keeps these at 46 bytes at most however long that name is, and finds them again after a crash.
+//! A file being written is `.haul-<hash>.part` beside its final name, its journal `.haul-<hash>.journal`. The hash of the
+//! final name keeps these within 46 bytes, and finds them after a crash.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::error::refusal;
 
-/// The name of the file that holds the content of `file_name` until it is complete.
+/// The name of the unfinished content of `file_name`.
 pub fn part_name(file_name: &[u8]) -> Vec<u8> {
     format!("{PREFIX}{:032x}{PART_SUFFIX}", name_hash(file_name)).into_bytes()
 }
@@ -19,15 +19,14 @@ pub fn journal_name(file_name: &[u8]) -> Vec<u8> {
     format!("{PREFIX}{:032x}{JOURNAL_SUFFIX}", name_hash(file_name)).into_bytes()
 }
 
-/// The first 128 bits of the BLAKE3 of a name or path. Nobody can make two names with one hash, so the part of one file
-/// is never taken for another's. It should not change: it finds the parts of earlier versions.
+/// 128 bits of the BLAKE3 of a name or path: nobody can make two names with one hash, and pass one file's part for
+/// another's. A change would lose earlier versions' parts.
 pub fn name_hash(name: &[u8]) -> u128 {
     let hash = blake3::hash(name);
     u128::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// The hash in the name of a part or journal; `None` for every other name. Names of earlier versions, with hashes of 64
-/// bits, count as well, but match no file.
+/// The hash in a part's or journal's name; earlier 64-bit ones count, but match no file.
 pub fn parse_haul_name(name: &[u8]) -> Option<u128> {
     let rest = name.strip_prefix(PREFIX.as_bytes())?;
     let digits = rest.strip_suffix(PART_SUFFIX.as_bytes()).or_else(|| rest.strip_suffix(JOURNAL_SUFFIX.as_bytes()))?;
@@ -36,13 +35,12 @@ pub fn parse_haul_name(name: &[u8]) -> Option<u128> {
     exact.then(|| u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
 }
 
-/// Whether a name is that of a journal.
 pub(crate) fn is_journal_name(name: &[u8]) -> bool {
     name.ends_with(JOURNAL_SUFFIX.as_bytes()) && parse_haul_name(name).is_some()
 }
 
-/// Whether haul gives this name to something unfinished: a part, its journal, a directory for them, or a file that gets
-/// its name when it is whole (`.NAME.haul-PROCESS`).
+/// Whether haul gives this name to something unfinished: a part, a journal, a directory for them, or a file named when whole
+/// (`.NAME.haul-PROCESS`).
 pub(crate) fn is_draft_name(name: &[u8]) -> bool {
     let ends_in_process = || {
         let at = name.windows(BESIDE.len()).rposition(|part| part == BESIDE.as_bytes())?;
@@ -52,15 +50,15 @@ pub(crate) fn is_draft_name(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes()) || ends_in_process().unwrap_or(false)
 }
 
-/// The name of the journal of a part; `None` if `name` is no part's.
+/// The name of a part's journal.
 pub fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
     parse_haul_name(name)?;
     let stem = name.strip_suffix(PART_SUFFIX.as_bytes())?;
     Some([stem, JOURNAL_SUFFIX.as_bytes()].concat())
 }
 
-/// Accepts the path of an entry beneath a root, or the empty path for the root. Refuses empty, `.` and `..` components,
-/// a leading or trailing slash, and NUL.
+/// Accepts an entry's path beneath a root, or the empty path. Refuses empty, `.` and `..` components, a leading or trailing
+/// slash, and NUL.
 pub fn check_path(path: &[u8]) -> io::Result<()> {
     if path.is_empty() {
         return Ok(());
@@ -74,7 +72,7 @@ pub fn check_path(path: &[u8]) -> io::Result<()> {
     }
 }
 
-/// [`check_path`] for a new entry, which must not look like one of our own unfinished files.
+/// [`check_path`] for a new entry, not named like our unfinished files.
 pub fn check_new_path(path: &[u8]) -> io::Result<()> {
     check_path(path)?;
     match parse_haul_name(split(path).1) {
@@ -83,7 +81,6 @@ pub fn check_new_path(path: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The parent and the last component; the parent of a name in the root is the empty path.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -102,7 +99,7 @@ pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 const PREFIX: &str = ".haul-";
-/// Stands between a name and the number of a process (`haul_sys::whole_file`).
+/// Stands before a process number (`haul_sys::whole_file`).
 const BESIDE: &str = ".haul-";
 const PART_SUFFIX: &str = ".part";
 const JOURNAL_SUFFIX: &str = ".journal";
@@ -135,7 +132,6 @@ mod tests {
 
     #[test]
     fn names_that_were_made_to_have_one_hash_have_two() {
-        // Both have the same FNV-1a hash of 64 bits.
         for (one, other) in [
             (&b"8yn0iYCKYHlIj4-BwPqk"[..], &b"GReLUrM4wMqfg9yzV3KQ"[..]),
             (b"gMPflVXtwGDXbIhP73TX", b"LtHf1prlU1bCeYZEdqWf"),

@@ -1,5 +1,5 @@
-//! Remembers the directories that a job writes into. If somebody moves one away, an open descriptor follows it, and the
-//! copied files go with it. So each directory must be the same whenever it is opened anew, and at its end.
+//! Remembers the directories that a job writes into. Copied files follow a moved directory: each must be the same whenever
+//! opened, and at its end.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,6 @@ use crate::error::refusal;
 use crate::limits::MAX_HELD_DIRECTORIES;
 use crate::meta::{FileId, Stat};
 
-/// The directories by path, while the job writes into them.
 #[derive(Debug, Default)]
 pub(crate) struct Occupied(Mutex<Directories>);
 
@@ -24,15 +23,14 @@ struct Directories {
 #[derive(Debug)]
 struct Directory {
     id: FileId,
-    /// The open directory: while it is open, it keeps its inode number on every file system.
+    /// While open, it keeps its inode number everywhere.
     held: Option<Arc<OwnedFd>>,
-    /// Whether the inode number stays. On FAT and FUSE it may change unless the directory is held, and then proves
-    /// nothing.
+    /// Whether the inode number stays; on FAT and FUSE only while held.
     keeps_number: bool,
 }
 
 impl Occupied {
-    /// Tells directories beneath the root (0) and beneath followed links apart. No path has a NUL.
+    /// Tells directories beneath the root (0) and followed links apart: no path has a NUL.
     pub(crate) fn key(root_number: u32, path: &[u8]) -> Cow<'_, [u8]> {
         match root_number {
             0 => Cow::Borrowed(path),
@@ -51,7 +49,6 @@ impl Occupied {
         Ok(())
     }
 
-    /// Fails if the directory at this path is not the one that the job writes into.
     pub(crate) fn check(&self, path: &[u8], dir: &OwnedFd) -> io::Result<()> {
         let Some(id) = self.lock().by_path.get(path).filter(|there| there.keeps_number).map(|there| there.id) else {
             return Ok(());

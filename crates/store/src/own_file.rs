@@ -1,5 +1,4 @@
-//! Makes or opens our own files under names that others may have taken, and locks them, so that nobody else's files are
-//! changed.
+//! Makes, opens and locks our own files under names that others may have taken: only our own change.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,8 +14,7 @@ use crate::limits::{BETWEEN_LOCK_TRIES, MAX_LOCK_TRIES, MAX_PART_ATTEMPTS};
 use crate::meta::{Kind, Stat};
 use crate::regular_file;
 
-/// Opens `name` for writing, empty unless `keep_content`, locked, and surely a regular file of ours without another
-/// name.
+/// Opens `name` for writing, empty unless `keep_content`, locked, and surely our regular file with one name.
 pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> io::Result<(OwnedFd, Stat)> {
     let owner_only = Mode::RUSR | Mode::WUSR;
     for _ in 0..MAX_PART_ATTEMPTS {
@@ -25,8 +23,7 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
             Ok(fd) => {
                 let locked = file::try_lock(fd.as_fd())?;
                 let stat = Stat::of_fd(&fd)?;
-                // Between the two calls it looked like a part left behind: a sweep may hold its lock, or have removed
-                // it.
+                // It looked left behind: a sweep may hold its lock, or have removed it.
                 if !locked || stat.nlink == 0 {
                     continue;
                 }
@@ -38,8 +35,7 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
         let fd = match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => continue,
-            // A planted link or a part of another user is removed. A final file that is written in place is replaced
-            // only if it is a link.
+            // A planted link or another user's part is removed; a final file written in place only if it is a link.
             Err(error @ (Errno::LOOP | Errno::ACCESS | Errno::NXIO)) => {
                 if keep_content && error != Errno::LOOP {
                     if error == Errno::ACCESS && let_owner_write(dir, name, user)? {
@@ -63,8 +59,7 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
             continue;
         }
         lock(&fd)?;
-        // Between opening and locking, its last holder may have renamed it to its final name. Then the file is complete
-        // and must stay.
+        // Its last holder may have given it its final name: a complete file must stay.
         if !is_still_there(dir, name, &stat) {
             continue;
         }
@@ -76,8 +71,7 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
     Err(refusal(io::ErrorKind::ResourceBusy, "somebody keeps replacing its temporary file"))
 }
 
-/// Gives the owner the right to read and write a file whose mode forbids it, as rsync does; the mode comes back with
-/// the metadata. False if something else forbids it.
+/// Lets the owner read and write a file despite the mode, as rsync does; the mode comes back later.
 fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
@@ -89,11 +83,10 @@ fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<boo
     Ok(true)
 }
 
-/// Opens our own journal under this name as it is, locked, or a new one.
 pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<OwnedFd> {
     if let Some((journal, stat)) = open_own(dir, name, user)? {
         lock(&journal)?;
-        // Its last holder may have finished and removed the name.
+        // Its last holder may have removed the name.
         if is_still_there(dir, name, &stat) {
             return Ok(journal);
         }
@@ -101,14 +94,12 @@ pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Re
     open_new(dir, name, false, user).map(|(journal, _)| journal)
 }
 
-/// Begins a journal anew. At every moment it has a valid header, the old or the new one; records that do not belong to
-/// the header are ignored.
+/// Begins a journal anew, always with a valid header, old or new; another header's records are ignored.
 pub(crate) fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
     file::write_all_at(journal.as_fd(), header, 0)?;
     file::set_size(journal.as_fd(), header.len() as u64)
 }
 
-/// Opens a part or journal left behind; `None` when it is missing or not certainly ours.
 pub(crate) fn open_own(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<Option<(OwnedFd, Stat)>> {
     match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
         Ok(fd) => {
@@ -120,7 +111,7 @@ pub(crate) fn open_own(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result
     }
 }
 
-/// Whether this is a regular file of this user with one name. With another name, a file elsewhere would change with it.
+/// Whether this is this user's regular file with one name: else a file elsewhere would change.
 pub(crate) fn is_own(stat: &Stat, user: u32) -> bool {
     stat.kind == Kind::File && stat.uid == user && stat.nlink == 1
 }
@@ -129,12 +120,11 @@ pub(crate) fn is_still_there(dir: impl AsFd, name: &[u8], opened: &Stat) -> bool
     Stat::of_name(dir.as_fd(), name).is_ok_and(|now| now.is_same_inode(opened))
 }
 
-/// Locks a file of ours. Its holder may be the far side of a copy that was just killed, which sees that a moment later.
+/// Locks a file of ours. A copy's just killed far side may hold it for a moment.
 pub(crate) fn lock(fd: &OwnedFd) -> io::Result<()> {
     lock_while(fd, || thread::sleep(BETWEEN_LOCK_TRIES))
 }
 
-/// `wait` passes the time between two tries.
 fn lock_while(fd: &OwnedFd, mut wait: impl FnMut()) -> io::Result<()> {
     for _ in 0..MAX_LOCK_TRIES {
         if file::try_lock(fd.as_fd())? {
@@ -150,7 +140,6 @@ fn is_written_by(holder: Option<u32>) -> String {
     format!("another haul{process} is writing this file")
 }
 
-/// Removes a name; false if it was missing.
 pub(crate) fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<bool> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => Ok(true),
@@ -159,7 +148,7 @@ pub(crate) fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<boo
     }
 }
 
-/// Readable, so that written data can be verified. Non-blocking, because a planted FIFO must not hold us.
+/// Readable, to verify written data. Non-blocking: a planted FIFO must not hold us.
 pub(crate) const WRITE_FLAGS: OFlags =
     OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 

@@ -1,7 +1,7 @@
-//! A small cache of open parent directories, so that neighbours do not each pay for the walk from the root.
+//! A small cache of open parent directories.
 //!
-//! An open directory stays the same even if its path changes, so a cached one never leads outside. A removed directory
-//! answers `ENOENT`, and is dropped from the cache.
+//! An open directory stays the same when its path changes: a cached one never leads outside. A removed one answers `ENOENT`,
+//! and is dropped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,6 @@ use crate::limits::MAX_CACHED_PARENTS;
 use crate::meta::Stat;
 use crate::occupied::Occupied;
 
-/// The most recently used comes first.
 #[derive(Debug)]
 pub(crate) struct Parents {
     kernel_files: KernelFiles,
@@ -59,8 +58,8 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Runs `work` in the directory at `path`. If an entry is missing, the directory is opened afresh; if the path now
-    /// leads to another directory, `work` runs once more.
+    /// Runs `work` in the directory at `path`. If an entry is missing, opens it afresh, and runs `work` once more if it is
+    /// another.
     pub(crate) fn within<T>(
         &self,
         root_number: u32,
@@ -104,7 +103,7 @@ fn is_gone(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::STALE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Whether `path` is `top` or beneath it, by components: `ab` is not beneath `a`.
+/// By components: `ab` is not beneath `a`.
 pub(crate) fn is_at_or_beneath(path: &[u8], top: &[u8]) -> bool {
     match path.strip_prefix(top) {
         Some(rest) => rest.is_empty() || top.is_empty() || rest[0] == b'/',

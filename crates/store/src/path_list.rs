@@ -1,4 +1,4 @@
-//! Paths that are needed at the end of a copy stand in a file without a name, so that memory does not grow with them.
+//! Paths for the end of a copy, in a file without a name: memory does not grow.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,13 +17,9 @@ use crate::scratch;
 pub struct PathList(BufWriter<File>);
 
 impl PathList {
-    /// An empty list in the file system of the directory `root`; in memory where there is none, or none that can be
-    /// written.
-    ///
-    /// # Errors
-    /// The kernel refuses both.
+    /// An empty list in the file system of the directory `root`, else in memory. Fails if the kernel refuses both.
     pub fn new(root: Option<BorrowedFd<'_>>) -> io::Result<Self> {
-        // The path of the directory itself may lead elsewhere by now.
+        // The directory's own path may lead elsewhere.
         let on_disk = root.map(|root| scratch::in_directory(Path::new(&format!("/proc/self/fd/{}", root.as_raw_fd()))));
         match on_disk {
             Some(Ok(file)) => Ok(Self(BufWriter::new(file))),
@@ -31,10 +27,7 @@ impl PathList {
         }
     }
 
-    /// Adds one at the end.
-    ///
-    /// # Errors
-    /// It is longer than a path may be, or the file cannot be written.
+    /// Adds one. Fails if it is too long, or with the file's errors.
     pub fn add(&mut self, text: &[u8]) -> io::Result<()> {
         let length = u32::try_from(text.len()).ok().filter(|length| *length <= MAX_TEXT_BYTES);
         let length = length.ok_or(io::ErrorKind::InvalidInput)?;
@@ -42,10 +35,7 @@ impl PathList {
         self.0.write_all(text)
     }
 
-    /// Reads all of them from the first on.
-    ///
-    /// # Errors
-    /// Those of the file.
+    /// Reads all from the first on.
     pub fn read(&mut self) -> io::Result<PathListReader> {
         self.0.flush()?;
         let mut file = self.0.get_ref().try_clone()?;
@@ -53,10 +43,7 @@ impl PathList {
         Ok(PathListReader(BufReader::new(file)))
     }
 
-    /// Forgets all of them.
-    ///
-    /// # Errors
-    /// Those of the file.
+    /// Forgets all.
     pub fn clear(&mut self) -> io::Result<()> {
         self.0.flush()?;
         self.0.get_mut().set_len(0)?;

@@ -1,11 +1,11 @@
 //! Wildcards over bytes: `*` and `?` stay within a component, `**` crosses slashes, `[...]` is a class.
 //!
-//! A pattern may come from a peer. Matching walks the name once with the set of reachable pattern positions, so the
-//! time is at most pattern length times name length.
+//! A pattern may come from a peer: matching tracks the set of reachable positions, and takes at most pattern times name
+//! length.
 
 use crate::limits::MAX_PATTERN_BYTES;
 
-/// A compiled pattern. It takes up to 16 bytes for each byte of its text.
+/// A compiled pattern, of up to 16 bytes for each byte of text.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
     Literal(Vec<u8>),
@@ -17,41 +17,37 @@ pub(crate) enum Pattern {
 #[derive(Debug, Clone)]
 pub(crate) enum Token {
     Byte(u8),
-    /// `?`: one byte, but not a slash.
+    /// `?`: one byte but a slash.
     Any,
     /// `*`: any bytes without a slash.
     Star,
     /// `**`: any bytes.
     DoubleStar,
-    /// `[...]`: one byte of a set, but not a slash. Bit n of the 256 stands for byte n.
+    /// `[...]`: one byte of a set, but no slash. Bit n of the 256 is byte n.
     Class(Box<[u64; 4]>),
 }
 
-/// How a class without an end, and a backslash as the last byte, are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// They are themselves.
+    /// An endless class and a final backslash are themselves.
     Shell,
-    /// The pattern matches no name.
+    /// A pattern with either matches no name.
     Rsync,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Only at the first byte.
     First,
-    /// At the first byte and after every slash.
     AnyComponent,
 }
 
-/// Whether the text holds an unescaped wildcard character or an escape before one, so that it is no plain name.
+/// Whether the text has an unescaped wildcard, or an escape before one.
 pub fn has_wildcard(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
 impl Pattern {
-    /// Compiles a pattern. A backslash quotes the next byte, but only in patterns with wildcards; without them it is
-    /// itself.
+    /// Compiles a pattern. A backslash quotes only in patterns with wildcards.
     pub(crate) fn new(text: &[u8], manner: Manner) -> Result<Pattern, String> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(format!("a pattern is longer than {MAX_PATTERN_BYTES} bytes"));
@@ -93,7 +89,6 @@ impl Pattern {
         Ok(Pattern::Wild(tokens))
     }
 
-    /// Whether the pattern matches the joined pieces, from a permitted start to their end.
     pub(crate) fn matches(&self, pieces: [&[u8]; 3], start: Start) -> bool {
         let bytes = || pieces.iter().copied().flatten().copied();
         match self {
@@ -121,11 +116,11 @@ fn matches_tokens(tokens: &[Token], text: impl Iterator<Item = u8>, start: Start
     at[0] = true;
     pass_stars(tokens, &mut at);
     for byte in text {
-        // The order from the right keeps each position's old value for its right neighbour.
+        // From the right: each position keeps its old value for its right neighbour.
         for index in (0..tokens.len()).rev() {
             let here = at[index];
             at[index + 1] = here && tokens[index].takes(byte)
-                // A star that stays where it is: the position before it survives.
+                // A star that stays: the position before it survives.
                 || matches!(tokens.get(index + 1), Some(token) if token.is_star() && at[index + 1] && token.takes(byte));
         }
         at[0] =
@@ -163,8 +158,6 @@ fn has(set: &[u64; 4], byte: u8) -> bool {
     set[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
 }
 
-/// Parses after the opening bracket; returns the set and the number of bytes, the closing bracket included. `None`: it
-/// is no class.
 fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
     let mut set = [0u64; 4];
     let mut add = |byte: u8| set[usize::from(byte >> 6)] |= 1 << (byte & 63);
@@ -188,7 +181,7 @@ fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
         }
         let (low, after) = class_byte(text, at)?;
         at = after;
-        // rsync adds the first byte even of a range that is upside down.
+        // rsync adds the first byte even of an upside-down range.
         add(low);
         let is_range = text.get(at) == Some(&b'-') && text.get(at + 1).is_some_and(|&byte| byte != b']');
         if is_range {
@@ -293,7 +286,6 @@ mod tests {
         assert!(!pattern.matches([b"", &[b'b'; 4000], b""], Start::AnyComponent));
     }
 
-    /// The definition, slow and obvious.
     fn naive(tokens: &[Token], text: &[u8]) -> bool {
         match (tokens.split_first(), text.split_first()) {
             (None, rest) => rest.is_none(),

@@ -1,8 +1,8 @@
-//! Remembers the entries that this job placed, to notice two source names that are one name at the target.
+//! Remembers the entries that this job placed, to notice two source names that are one at the target, where case or an
+//! accent's spelling is ignored.
 //!
-//! Some file systems ignore case or the two spellings of an accent. There the second entry must not replace the first.
-//! The sign: an inode is found under a name that this job did not give it. An inode with several links may have both
-//! names; then the directory lists both.
+//! The sign: an inode has a name that this job did not give it. With several links it may have both: then the directory
+//! lists both.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -35,7 +35,7 @@ impl Name {
 impl Placed {
     pub(crate) fn note(&mut self, stat: &Stat, path: &[u8]) {
         match self.names.get_mut(&inode(stat)) {
-            // The known names of this number belong to an entry that is gone.
+            // These names belong to an entry that is gone.
             Some(names) if has_one_name(stat) => *names = vec![Name::of(path)],
             _ => self.note_link(stat, path),
         }
@@ -59,8 +59,7 @@ impl Placed {
         }
     }
 
-    /// Forgets the entry at this path: it was not placed after all, or was replaced. Its inode number may soon belong
-    /// to another entry.
+    /// Forgets a replaced entry: its inode number may soon be another's.
     pub(crate) fn forget(&mut self, stat: &Stat, path: &[u8]) {
         let (inode, name) = (inode(stat), Name::of(path));
         let Some(names) = self.names.get_mut(&inode) else { return };
@@ -75,8 +74,8 @@ impl Placed {
         self.names.get(&inode(standing)).is_some_and(|names| names.contains(&Name::of(path)))
     }
 
-    /// Whether the entry was placed under another path, and this path is no name of its own. `are_listed`: whether the
-    /// directory of this path lists all names with these hashes.
+    /// Whether the entry has another path, and this is no name of its own. `are_listed`: whether this path's directory lists
+    /// these hashes.
     pub(crate) fn is_twin(
         &self,
         standing: &Stat,

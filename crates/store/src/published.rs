@@ -1,8 +1,7 @@
 //! A directory whose content readers get by path, for example over the web.
 //!
-//! The kernel resolves each path beneath the open directory and follows no links. A path with links is first resolved
-//! here, name by name; a link that leaves the directory leads nowhere. Only regular files and directories are opened,
-//! and nothing in the kernel's own file systems.
+//! The kernel resolves paths beneath the open directory without links. Links are first resolved here; one out of the
+//! directory leads nowhere. Only regular files and directories are opened, and none of the kernel's own.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,10 +25,10 @@ use crate::regular_file::READ_FLAGS;
 #[derive(Debug)]
 pub struct Published {
     root: OwnedFd,
-    /// The full path, without links: absolute links may name it.
+    /// The full path: absolute links may name it.
     root_path: Vec<u8>,
     device: u64,
-    /// Whether its file system may ask a server for each call.
+    /// Whether calls may ask a server.
     is_remote: bool,
     only_for_all: bool,
     hidden: Vec<PathBuf>,
@@ -38,8 +37,8 @@ pub struct Published {
 /// Whether a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// The call waits for no disk and no server. Data that the kernel lacks in memory, and file systems that may ask a
-    /// server, give `WouldBlock`.
+    /// The call waits for no disk or server: data not in memory, and on file systems that may ask a server, gives
+    /// `WouldBlock`.
     None,
     /// The call may wait.
     ForDisk,
@@ -65,7 +64,7 @@ pub struct OpenDirectory {
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundName {
-    /// The name, byte for byte.
+    /// The name's bytes.
     pub name: Vec<u8>,
     /// The metadata; links are not followed.
     pub stat: Stat,
@@ -81,21 +80,21 @@ impl Published {
         Ok(Published { root, root_path, device, is_remote, only_for_all: false, hidden: Vec::new() })
     }
 
-    /// Shows only what every user of this host may read. Root may read more, but readers are strangers.
+    /// Shows only what every user may read: root may read more, but readers are strangers.
     #[must_use]
     pub fn only_for_all(self) -> Self {
         Self { only_for_all: true, ..self }
     }
 
-    /// Hides these files and directories, given by their full paths without links. Readers do not find them.
+    /// Hides these entries, by full paths without links.
     #[must_use]
     pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
         Self { hidden, ..self }
     }
 
-    /// Opens the file or the directory of a path beneath this one. The empty path is this directory.
+    /// Opens a file or directory beneath; the empty path is this one.
     pub fn find(&self, path: &[u8], patience: Patience) -> io::Result<Opened> {
-        // A file that is being written has no name for readers yet.
+        // A file being written has no name for readers yet.
         if path.split(|byte| *byte == b'/').any(is_draft_name) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -117,8 +116,7 @@ impl Published {
         }
     }
 
-    /// Resolves the links in `path`. A link that leaves the directory fails with `EXDEV`. [`Published::find`] follows
-    /// none, so a link that was changed meanwhile fails there.
+    /// Resolves links. One out of the directory fails with `EXDEV`; one that changes meanwhile fails in [`Published::find`].
     pub fn without_links(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let mut done: Vec<u8> = Vec::with_capacity(path.len());
         let mut to_come: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
@@ -126,7 +124,7 @@ impl Published {
         while let Some(component) = to_come.pop() {
             let end = done.len();
             if component == b".." {
-                // The path so far has no links, so the directory above is its text without the last name.
+                // The path so far has no links: `..` removes its last name.
                 if end == 0 {
                     return Err(Errno::XDEV.into());
                 }
@@ -157,7 +155,7 @@ impl Published {
                     };
                     to_come.extend(components(beneath).rev().map(<[u8]>::to_vec));
                 }
-                // `find` judges the end of the path, and the names on the way that remain.
+                // `find` judges the path's end, and the names that remain.
                 Kind::Directory if self.only_for_all && !Mode::from_raw_mode(stat.mode).contains(Mode::XOTH) => {
                     if !to_come.is_empty() {
                         return Err(io::ErrorKind::PermissionDenied.into());
@@ -179,8 +177,8 @@ impl Published {
         Some(rest)
     }
 
-    /// What a name in an open directory is for readers; `None` if they cannot have it. A link counts as its target.
-    /// `at` is the path of the directory, and `may` says whether this reader may go to the path that a link leads to.
+    /// Tells what readers may have of a name, a link counting as its target. `at` is the directory's path; `may` says whether this
+    /// reader may follow a link there.
     pub fn shown(
         &self,
         directory: &OpenDirectory,
@@ -210,23 +208,19 @@ impl Published {
         }
     }
 
-    /// Whether readers may read a file or list a directory, by its mode and access list.
     fn may_have(&self, directory: &OpenDirectory, name: &[u8], stat: &Stat) -> bool {
         let is_directory = stat.kind == Kind::Directory;
         if self.only_for_all {
             let for_others = if is_directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
             return Mode::from_raw_mode(stat.mode).contains(for_others);
         }
-        // The mode alone does not tell: an access list may refuse one account what all others may do.
+        // An access list may refuse one account what all others may do.
         let access = if is_directory { Access::READ_OK | Access::EXEC_OK } else { Access::READ_OK };
         let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM);
         !rustix::fs::accessat(&directory.fd, name, access, AtFlags::EACCESS).is_err_and(refused)
     }
 
-    /// The hidden names in the opened directory.
-    ///
-    /// # Errors
-    /// The opened entry is hidden itself, however it was reached.
+    /// The hidden names in the opened directory. Fails if it is hidden itself, however reached.
     fn hidden_in(&self, opened: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
         if self.hidden.is_empty() {
             return Ok(Vec::new());
@@ -249,8 +243,7 @@ impl Published {
         }
     }
 
-    /// Checks as the kernel would for a user without privileges: reading at the end of the path, searching on the way
-    /// (path_resolution(7)).
+    /// Checks as the kernel would for an unprivileged user: reading at the end, searching above (path_resolution(7)).
     fn check_all_may_read(&self, path: &[u8], found: &Stat, patience: Patience) -> io::Result<()> {
         let refused = || Err(io::ErrorKind::PermissionDenied.into());
         let needed = if found.kind == Kind::Directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
@@ -258,7 +251,7 @@ impl Published {
             return refused();
         }
         let passes = |stat: &Stat| Mode::from_raw_mode(stat.mode).contains(Mode::XOTH);
-        // The top counts, too: its mode may keep all others out.
+        // The top's mode may keep all others out.
         if !path.is_empty() && !passes(&Stat::of_fd(&self.root)?) {
             return refused();
         }
@@ -274,14 +267,13 @@ impl Published {
 }
 
 impl OpenDirectory {
-    /// The directory's own metadata.
+    /// The directory's metadata.
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// Lists at most `most` names with their metadata, in the order of the file system, and whether there are more. A
-    /// name that vanishes during the call is left out. `goes_on` is asked before each name, and its error ends the
-    /// call.
+    /// Lists at most `most` names with metadata, without vanished ones, and whether there are more. `goes_on` is asked
+    /// before each; its error ends the call.
     pub fn names(
         &self,
         most: usize,
@@ -302,7 +294,7 @@ impl OpenDirectory {
         Ok((found, is_cut))
     }
 
-    /// Passes each name with its kind, if the directory tells it, until `take` answers that it wants no more.
+    /// Passes names with kinds, if told, until `take` wants no more.
     pub fn each_name(&self, take: &mut TakeName<'_>) -> io::Result<()> {
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
@@ -313,7 +305,6 @@ impl OpenDirectory {
                 entry => entry?,
             };
             let name = entry.file_name().to_bytes();
-            // A broken or hostile file system must not make us leave the directory.
             if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
                 continue;
             }
@@ -337,7 +328,7 @@ impl OpenDirectory {
 /// Takes a name, and answers whether it wants more.
 pub type TakeName<'a> = dyn FnMut(&[u8], Option<NameKind>) -> io::Result<bool> + 'a;
 
-/// The kind of a name, as its directory tells it.
+/// A name's kind, as its directory tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// A regular file.
@@ -348,12 +339,11 @@ pub enum NameKind {
     Special,
 }
 
-/// The components of a path without the empty ones and `.`.
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|component| !matches!(*component, b"" | b"."))
 }
 
-/// The number of links that the kernel follows (path_resolution(7)).
+/// The links that the kernel follows (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
 #[cfg(test)]
@@ -387,7 +377,6 @@ mod tests {
         names.sort_by(|a, b| a.name.cmp(&b.name));
         let names: Vec<&[u8]> = names.iter().map(|found| found.name.as_slice()).collect();
         assert_eq!(names, [b"file".as_slice(), b"list2"]);
-        // With nothing hidden, only drafts are missing.
         let all = Published::open(&top).unwrap();
         assert!(
             all.find(b"sub/list", Patience::ForDisk).is_ok() && all.find(own[2].as_bytes(), Patience::ForDisk).is_err()
@@ -441,7 +430,7 @@ mod tests {
         }
     }
 
-    /// Others may read each of these names. The kernel asks the owner's bits first, then those of the group.
+    /// The kernel asks the owner's bits first, then the group's.
     #[test]
     fn a_name_is_shown_only_if_this_account_itself_may_have_it() {
         const US: u32 = 4_711;

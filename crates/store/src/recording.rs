@@ -1,13 +1,11 @@
-//! The index of a recording that is striped over several directories: it lists the stripes, for a person to read and
-//! for `stripes:INDEX`.
+//! The index of a recording striped over several directories, for people and for `stripes:INDEX`.
 //!
 //! ```text
 //! scan.vdif.stripes            { "format": "haul-stripes", "name": "scan.vdif", "block_bytes": 4194304, "bytes": ..., "blake3": ... }
 //! DIR1/scan.vdif.stripe-0      blocks 0, 2, 4, ...
 //! DIR2/scan.vdif.stripe-1      blocks 1, 3, 5, ...
 //! ```
-//! The author of the index may be a stranger to its reader. So its paths are ignored: the stripes are looked for in the
-//! directories that the reader names, by names without a slash.
+//! It may be a stranger's: its paths are ignored, and the reader's directories searched, by names without a slash.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -22,19 +20,19 @@ use crate::ends::reading::SourceTree;
 use crate::error::StoreError;
 use crate::striped::Striped;
 
-/// Most directories of one recording.
+/// The most directories of one recording.
 pub const STRIPES_MAX: usize = 64;
 
 /// The largest block, as large as the ring's.
 pub const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
-/// The largest index: 64 directories whose paths are as long as Linux takes them (4096 bytes), each byte escaped.
+/// The largest index: 64 paths of 4096 bytes (Linux's longest), each byte escaped.
 const INDEX_BYTES_MAX: u64 = 2 << 20;
 
 /// Linux has no larger file (off_t).
 const BYTES_MAX: u64 = i64::MAX as u64;
 
-/// The longest file name of Linux (NAME_MAX).
+/// NAME_MAX of Linux.
 const NAME_BYTES_MAX: usize = 255;
 
 const FORMAT: &str = "haul-stripes";
@@ -42,7 +40,7 @@ const VERSION: u32 = 1;
 
 type Hash = [u8; 32];
 
-/// The reason why a recording cannot be read.
+/// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The index cannot be read.
@@ -50,21 +48,21 @@ pub enum RecordingError {
     Unreadable {
         /// The index.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is no index of a recording.
+    /// The file is no index.
     #[error("cannot use {} as the index of a recording", path.display())]
     NoIndex {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// The reader named no directory.
     #[error("a striped recording needs the directories that it stands in")]
     NoDirectories {
-        /// The directories that the index names.
+        /// The directories in the index.
         recorded_to: String,
     },
     /// The stripes cannot be read.
@@ -78,28 +76,28 @@ pub enum RecordingError {
 pub struct Index {
     format: String,
     version: u32,
-    /// The name of the recording as one file.
+    /// The recording's name as one file.
     pub name: String,
-    /// The length of the recording; while it is incomplete, the bytes that were flushed.
+    /// The bytes; while incomplete, the flushed ones.
     pub bytes: u64,
     /// Whether the recording came to its end.
     pub complete: bool,
-    /// The hash as `b3sum` prints it; absent for an incomplete recording.
+    /// The hash, as `b3sum` prints it.
     blake3: Option<String>,
-    /// Bytes of each block but the last.
+    /// The bytes of each block but the last.
     pub block_bytes: u64,
-    /// The directories of the stripes, in order. They are for people: readers name the directories themselves.
+    /// For people: readers name the directories.
     directories: Vec<String>,
-    /// The parts of stripes where a flush failed.
+    /// The parts where a flush failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubtful: Vec<Doubtful>,
 }
 
-/// The part of a stripe that may be lost, although a later flush succeeded.
+/// A part of a stripe that may be lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doubtful {
-    /// The number of the stripe.
+    /// The stripe's number.
     pub stripe: usize,
     /// The first byte that may be lost.
     pub from_byte: u64,
@@ -122,24 +120,24 @@ impl Index {
         }
     }
 
-    /// Notes that the recording has come to its end.
+    /// Notes the recording's end.
     pub fn end(&mut self, bytes: u64, blake3: Hash) {
         (self.bytes, self.complete) = (bytes, true);
         self.blake3 = Some(blake3::Hash::from_bytes(blake3).to_string());
     }
 
-    /// The text of the entries that change until the end.
+    /// The entries that change until the end.
     pub fn entries(&self) -> String {
         let hash = self.blake3.as_deref().map_or_else(|| "null".to_owned(), |hex| format!("\"{hex}\""));
         format!("\"bytes\": {}, \"complete\": {}, \"blake3\": {hash}", self.bytes, self.complete)
     }
 
-    /// Names of the stripes, in order.
+    /// The stripes' names.
     pub fn stripe_names(&self) -> Vec<String> {
         (0..self.directories.len()).map(|number| stripe_name(&self.name, number)).collect()
     }
 
-    /// Replaces the file at `path` atomically: a reader finds the old or the new index, also after a power cut.
+    /// Replaces the file atomically: a reader finds the old or the new index, also after a power cut.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
         text.push(b'\n');
@@ -157,7 +155,7 @@ impl Index {
         Self::parse(&text).map_err(no_index)
     }
 
-    /// Parses an index. The error is the reason, for the user.
+    /// Parses an index. The error is for the user.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let index: Index = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         index.check()?;
@@ -191,23 +189,22 @@ impl Index {
     }
 }
 
-/// A recording that is to be sent.
+/// A recording to send.
 pub struct Recording {
     /// The recording as one file.
     pub sources: Arc<dyn SourceTree>,
-    /// The expected hash of the whole recording, if known.
+    /// The recording's expected hash, if known.
     pub blake3: Option<Hash>,
     /// A warning, if the recording is incomplete.
     pub warning: Option<String>,
 }
 
-/// Whether the index at `path` has the hash of the recording. False if the index cannot be read; [`open`] gives the
-/// reason.
+/// Whether the index has a hash; false if unreadable.
 pub fn is_hashed(path: &Path) -> bool {
     Index::read(path).is_ok_and(|index| index.blake3.is_some())
 }
 
-/// Opens the recording of the index `path` with its stripes in the directories.
+/// Opens the recording of an index, with stripes in the directories.
 pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, RecordingError> {
     let index = Index::read(path)?;
     if directories.is_empty() {
@@ -239,7 +236,7 @@ pub fn index_path(recording: &Path) -> PathBuf {
     path.into()
 }
 
-/// Whether a recording may have this name: the number of a stripe must fit behind it.
+/// Whether a recording may have this name: stripes append their number.
 pub fn is_name(name: &str) -> bool {
     let fits = !name.is_empty() && stripe_name(name, STRIPES_MAX).len() <= NAME_BYTES_MAX;
     fits && name != "." && name != ".." && !name.contains(['/', '\0'])

@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 use crate::error::refusal;
 use crate::meta::{Kind, Stat};
 
-/// Fails unless the entry is a regular file: reading a FIFO could hang, and reading a device may never end.
+/// Refuses a FIFO, which could hang, or a device, which may never end.
 pub(crate) fn check(stat: &Stat) -> io::Result<()> {
     match stat.kind {
         Kind::File => Ok(()),
@@ -15,6 +15,6 @@ pub(crate) fn check(stat: &Stat) -> io::Result<()> {
     }
 }
 
-/// Non-blocking, because the name may have become a FIFO since it was listed.
+/// Non-blocking: the name may be a FIFO by now.
 pub(crate) const READ_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);

@@ -1,4 +1,4 @@
-//! Removes a file or link of a source after it was copied, if it still is what was copied.
+//! Removes a copied file or link of a source, if unchanged.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,7 +16,7 @@ use crate::name::{check_new_path, split};
 use crate::source::{SourceLinks, SourceSet};
 
 impl SourceSet {
-    /// See [`SourceTree::remove`](crate::SourceTree::remove). A changed entry stays, and so does a directory.
+    /// See [`SourceTree::remove`](crate::SourceTree::remove). Directories stay.
     pub fn remove(&self, source: u32, source_path: &[u8], copied: &AsCopied) -> Result<bool> {
         match self.remove_entry(source, source_path, copied) {
             Err(error) if is_missing(&error) => Ok(false),

@@ -1,7 +1,7 @@
-//! Resolves typed source paths to open places to read from.
+//! Resolves typed source paths to open places.
 //!
-//! `dir/` means the contents of a directory, `dir` the directory under its own name; a file is itself. An existing name
-//! is taken literally, and so are the matches of its wildcards.
+//! `dir/` means a directory's contents, `dir` the directory under its name; a file is itself. An existing name is meant
+//! literally, and its matches, too.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,26 +23,26 @@ use crate::typed::{Typed, means_contents, parent_and_name};
 /// How typed source paths are read.
 #[derive(Debug, Clone, Default)]
 pub struct ResolveOptions {
-    /// Expand wildcards, for paths that no shell has expanded.
+    /// Expand wildcards that no shell has expanded.
     pub expand_globs: bool,
-    /// The directory that confines all paths: no link leads out of it, and `/x` means `x` beneath it.
+    /// The confining directory: no link leads out, and `/x` is `x` beneath it.
     pub confine: Option<PathBuf>,
-    /// The directory that `~` means.
+    /// The meaning of `~`.
     pub home: Option<PathBuf>,
-    /// Copy the targets of symbolic links instead of the links, in the walk and when files are opened.
+    /// Copy links' targets, not links.
     pub follow_links: bool,
-    /// How many sources a job may have.
+    /// The bounds of a job.
     pub limits: SourceLimits,
 }
 
-/// How many sources a job may have, and how much its wildcards may make it look at.
+/// How many sources a job may have, and how much its wildcards may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceLimits {
-    /// Sources of a job, and paths that one wildcard matches (`MAX_SOURCES`).
+    /// Sources of a job, and paths of one wildcard (`MAX_SOURCES`).
     pub sources: usize,
-    /// The same for a job confined to a directory (`MAX_SOURCES_CONFINED`).
+    /// The same for a confined job (`MAX_SOURCES_CONFINED`).
     pub sources_confined: usize,
-    /// Names that the wildcards of a confined job are compared with (`MAX_NAMES_LISTED`).
+    /// Names compared with a confined job's wildcards (`MAX_NAMES_LISTED`).
     pub names_listed: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for SourceLimits {
 }
 
 impl SourceSet {
-    /// Resolves all paths; the error is that of the first path that fails.
+    /// Resolves all paths; the error is the first path's.
     pub fn resolve(paths: &[Vec<u8>], options: &ResolveOptions) -> Result<SourceSet> {
         let (set, errors) = SourceSet::resolve_lossy(paths, options);
         match errors.into_iter().next() {
@@ -62,7 +62,7 @@ impl SourceSet {
         }
     }
 
-    /// Resolves the paths that can be resolved, and reports the rest.
+    /// Resolves what can be resolved, and reports the rest.
     pub fn resolve_lossy(paths: &[Vec<u8>], options: &ResolveOptions) -> (SourceSet, Vec<StoreError>) {
         let reach = Reach::of(options.follow_links, options.confine.is_some());
         let typed = match Typed::new(options.confine.as_deref(), options.home.as_deref()) {
@@ -76,7 +76,7 @@ impl SourceSet {
             by_name: HashMap::new(),
             parent: None,
             held: Held::default(),
-            // A user with an account may use the host for any time anyway.
+            // A user with an account may use the host's time anyway.
             names_left: if options.confine.is_some() { options.limits.names_listed } else { usize::MAX },
         };
         let mut errors = Vec::new();
@@ -94,10 +94,9 @@ struct Resolver<'a> {
     options: &'a ResolveOptions,
     found: Vec<Source>,
     by_name: HashMap<Vec<u8>, usize>,
-    /// The directory of the last file. The files of a shell's wildcard lie in one directory, which is held open once.
+    /// A shell's matches share their open directory.
     parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
     held: Held,
-    /// Names that wildcards may still be compared with.
     names_left: usize,
 }
 
@@ -108,7 +107,7 @@ impl Resolver<'_> {
         if !self.options.expand_globs || !has_wildcard(&expanded) {
             return self.add(literal.context("find", path)?);
         }
-        // A path with wildcards may also be a literal name. Both are taken.
+        // A path with wildcards may be a literal name: both are taken.
         let literal = match literal {
             Err(error) if is_missing(&error) => None,
             literal => Some(literal.context("find", path)?),
@@ -142,7 +141,7 @@ impl Resolver<'_> {
         let stat = Stat::of_fd(&entry)?;
         let (parent, name) = parent_and_name(path);
         let is_dir = stat.kind == Kind::Directory;
-        // The descriptor that was looked at becomes the root, so nothing can change in between.
+        // The root is the descriptor that was looked at: nothing can change in between.
         let root = if is_dir { self.hold(entry)? } else { self.parent(parent)? };
         let (name, typed) = (name.to_vec(), path.to_vec());
         Ok(Source { root, name, is_dir, stat, typed })
@@ -170,9 +169,8 @@ impl Resolver<'_> {
         if self.options.confine.is_some() { sources_confined } else { sources }
     }
 
-    /// Adds a source. The same source twice (from a wildcard and a name) is taken once. Directories of one name are
-    /// merged at the target, and a directory wins over a file: see [`crate::Walk`]. Two different files of one name are
-    /// refused.
+    /// Adds a source once. Directories of one name are merged, and win over files ([`crate::Walk`]); two different files of
+    /// one name are refused.
     fn add(&mut self, source: Source) -> Result<()> {
         let twin = self.by_name.get(&source.name).and_then(|index| self.found.get(*index));
         match twin {
@@ -244,7 +242,6 @@ mod tests {
             limits: FEW,
             ..ResolveOptions::default()
         };
-        // The names match too much: listing ends early.
         for too_much in ["d*/f*", "d*/f*/", "d*/f*/x"] {
             let (sources, errors) = SourceSet::resolve_lossy(&[too_much.into(), b"d0/f1*".to_vec()], &options);
             assert_eq!((sources.sources.len(), errors.len()), (11, 1), "{errors:?}");

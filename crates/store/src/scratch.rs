@@ -1,5 +1,4 @@
-//! Files to measure with: in memory, or below a directory without a name. The kernel frees them when the last
-//! descriptor closes, also after kill -9.
+//! Files to measure with, in memory or nameless: freed at the last close, also after kill -9.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,12 +14,12 @@ pub fn in_memory(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// An empty file below a directory, for reading and writing. It has no name, or its name was removed.
+/// An empty file below a directory, without a name.
 pub fn in_directory(directory: &Path) -> io::Result<File> {
     open_nameless(directory, OFlags::empty())
 }
 
-/// [`in_directory`] past the page cache; `InvalidInput` where the file system cannot do so.
+/// [`in_directory`] past the page cache, or `InvalidInput`.
 pub(crate) fn direct_in_directory(directory: &Path) -> io::Result<File> {
     open_nameless(directory, OFlags::DIRECT)
 }
@@ -31,11 +30,11 @@ fn open_nameless(directory: &Path, flags: OFlags) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).custom_flags(flags).open(path)
     };
     match open(directory, OFlags::TMPFILE, false) {
-        // Network and stacked file systems have no nameless files, so the file has a name for a moment.
+        // Network and stacked file systems have no nameless files: it has a name for a moment.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             let path = directory.join(format!(".haul-scratch.{}", std::process::id()));
             let file = open(&path, OFlags::empty(), true);
-            // If O_DIRECT is refused, the name may have been made by then.
+            // If O_DIRECT is refused, the name may exist by then.
             if file.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::InvalidInput) {
                 let _ = std::fs::remove_file(&path);
             }

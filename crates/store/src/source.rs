@@ -1,4 +1,4 @@
-//! The sources of a job: an open directory for each, and the regular files beneath.
+//! The sources of a job: an open directory for each, and the files beneath.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,22 +26,20 @@ pub struct SourceSet {
     typed_alone: bool,
     pub(crate) parents: Parents,
     pub(crate) kernel_files: KernelFiles,
-    /// The name of a draft by which the target is recognised.
+    /// A draft's name that marks the target.
     pub(crate) target: OnceLock<Vec<u8>>,
-    /// Counts the directories behind `sources`.
     _held: Held,
 }
 
-/// One source: a directory whose contents are copied, or one entry of a directory.
+/// A directory's contents, or one entry.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The directory itself, or for a single entry its parent.
+    /// The directory, or the entry's parent.
     pub root: Arc<OwnedFd>,
-    /// The first component at the target; empty if the contents go straight into the target's root.
+    /// The first component at the target, if not the target's root.
     pub name: Vec<u8>,
     pub is_dir: bool,
     pub stat: Stat,
-    /// The source as it was typed, for messages.
     pub typed: Vec<u8>,
 }
 
@@ -65,9 +63,9 @@ impl Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceLinks {
     Copied,
-    /// Links are followed wherever they lead: the user asked for it on the user's own files.
+    /// Links are followed anywhere: the user asked for it.
     Followed,
-    /// Links are followed if they stay beneath the source.
+    /// Links are followed beneath the source.
     FollowedWithin,
 }
 
@@ -88,7 +86,7 @@ impl SourceSet {
         self.typed_alone && self.sources.len() == 1 && !self.sources[0].is_dir
     }
 
-    /// The name of that single file; otherwise the name of the first source.
+    /// The single file's name, or the first source's.
     pub fn name_of_single_file(&self) -> &[u8] {
         self.sources.first().map_or(b"", |source| &source.name)
     }
@@ -102,13 +100,13 @@ impl SourceSet {
         &self.sources[number as usize]
     }
 
-    /// The directories beneath which everything is read; `None` if links are followed wherever they lead.
+    /// The directories beneath which all is read; `None`: links are followed anywhere.
     pub fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
         if self.links == SourceLinks::Followed {
             return None;
         }
         let mut roots: Vec<&Arc<OwnedFd>> = self.sources.iter().map(|source| &source.root).collect();
-        // Files that were named one by one share the descriptor of their directory.
+        // Files named one by one share a descriptor.
         roots.dedup_by(|one, other| Arc::ptr_eq(one, other));
         Some(roots.into_iter().map(AsFd::as_fd).collect())
     }
@@ -126,7 +124,7 @@ impl SourceSet {
         }
     }
 
-    /// See [`SourceTree::seen_at`](crate::SourceTree::seen_at). The look needs only the rights of the walk.
+    /// See [`SourceTree::seen_at`](crate::SourceTree::seen_at). It needs only the walk's rights.
     pub(crate) fn seen_at(&self, draft: &[u8]) -> Option<Vec<u8>> {
         let name = self.target.get_or_init(|| part_name(draft));
         let stands = |source: &&Source| {

@@ -1,4 +1,4 @@
-//! The names that a directory has at the source. `--delete` removes the target's other entries.
+//! The names that a directory has at the source, for `--delete`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,27 +12,27 @@ use crate::meta::{FileId, Kind, Stat};
 use crate::name::{name_hash, parse_haul_name};
 use crate::spelling::folded;
 
-/// Names of one directory, at 12 bytes and the name itself each.
+/// Names of one directory, 12 bytes more each.
 #[derive(Debug, Default)]
 pub struct SourceNames(Names);
 
 impl SourceNames {
-    /// Adds a name. Fails if there are more than a directory may have.
+    /// Adds a name. Fails beyond a directory's bound.
     pub fn add(&mut self, name: &[u8]) -> io::Result<()> {
         self.0.add(name, 0, Hint::Unknown)
     }
 
-    /// Whether the directory has no entry that is wanted.
+    /// Whether no entry is wanted.
     pub fn is_empty(&self) -> bool {
         self.0.len() == 0
     }
 
-    /// Sorts the names, after the last one was added.
+    /// Sorts the names, after the last.
     pub fn seal(&mut self) {
         self.0.sort();
     }
 
-    /// Counts the memory that the names take.
+    /// The memory that the names take.
     pub fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }
@@ -47,8 +47,7 @@ impl SourceNames {
         self.0.has(name)
     }
 
-    /// Returns the entries of a directory that the source lacks, except drafts and journals of the source's names, with
-    /// which a later run goes on.
+    /// The listed entries that the source lacks, but not drafts and journals of its names.
     pub(crate) fn lacks(&self, listed: &Names) -> io::Result<Names> {
         let mut drafts: Option<HashSet<u128>> = None;
         let hashes = || self.0.all().map(|(name, _)| name_hash(name)).collect();
@@ -63,9 +62,9 @@ impl SourceNames {
         Ok(beyond)
     }
 
-    /// Removes from `beyond` the entries that the file system also finds under a name of the source: case, accents,
-    /// dots at the end. Each file system has its own rules, so it is asked, and the call fails if it cannot tell.
-    /// `beyond` has the entries of `dir` that the source lacks byte for byte, `listed` has all.
+    /// Removes from `beyond` the entries that the file system, by its own rules, finds under a source's name (case, accents,
+    /// dots at the end). Fails if it cannot tell. `beyond` has the entries of `dir` that the source lacks byte for byte,
+    /// `listed` all.
     pub(crate) fn keep_respelled(&self, dir: BorrowedFd<'_>, listed: &Names, beyond: Names) -> io::Result<Names> {
         if beyond.len() == 0 {
             return Ok(beyond);
@@ -74,7 +73,7 @@ impl SourceNames {
         for (name, _) in self.0.all().filter(|(name, _)| !listed.has(name)) {
             match Stat::of_name(dir, name) {
                 Ok(stat) => found.push((name, stat)),
-                // The name is missing here, or is no valid name on this file system.
+                // The name is missing, or invalid on this file system.
                 Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -84,15 +83,15 @@ impl SourceNames {
         }
         let mut stays = vec![false; beyond.len()];
         let standing = Standing::of(dir, &beyond)?;
-        // All entries are looked at only if the others do not tell.
+        // All are looked at only if the others do not tell.
         let mut all: Option<Standing> = None;
         for (name, stat) in &found {
             let mut same = standing.numbered(stat);
             let alike = standing.alike(name);
-            // Another link to the same file is not the same name.
+            // Another link to the file is not the same name.
             let several_links = stat.nlink > 1 && stat.kind != Kind::Directory;
             if same.is_empty() || (several_links && same.iter().any(|at| alike.contains(at))) {
-                // Many FUSE file systems number names and not files, so the names themselves decide.
+                // Many FUSE file systems number names, not files.
                 same = alike;
             }
             if same.is_empty() {
@@ -126,7 +125,6 @@ impl<'a> FromIterator<&'a [u8]> for SourceNames {
     }
 }
 
-/// Entries of a directory by their identity: the values are places in their list.
 struct Standing {
     by_number: HashMap<FileId, Vec<usize>>,
     by_folded_name: HashMap<String, Vec<usize>>,

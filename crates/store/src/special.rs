@@ -12,15 +12,14 @@ pub enum Special {
     Fifo,
     /// The name of a socket.
     Socket,
-    /// A character device, by its major and minor number.
+    /// A character device: major, minor number.
     Character(u32, u32),
-    /// A block device, by its major and minor number.
+    /// A block device: major, minor number.
     Block(u32, u32),
 }
 
 impl Special {
-    /// Tells what stands under a name in an open directory; `None` if it is none of these. `follows`: the target of a
-    /// link counts.
+    /// Tells what stands under a name, if one of these. `follows`: a link's target counts.
     pub(crate) fn of_name(dir: BorrowedFd<'_>, name: &[u8], follows: bool) -> io::Result<Option<Special>> {
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let stat = rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, flags))?;
@@ -34,12 +33,12 @@ impl Special {
         })
     }
 
-    /// Whether it gives access to a device of the host.
+    /// Whether it gives access to a device.
     pub fn is_device(self) -> bool {
         matches!(self, Special::Character(..) | Special::Block(..))
     }
 
-    /// Makes the entry under a free name. Nobody else may open it before it has its owner and mode.
+    /// Makes the entry under a free name, closed to others until it has owner and mode.
     pub(crate) fn make(self, dir: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
         let (kind, device) = match self {
             Special::Fifo => (FileType::Fifo, 0),

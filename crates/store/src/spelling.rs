@@ -1,5 +1,4 @@
-//! Tells how a directory spells its names. Some file systems ignore case or the two spellings of an accent. There an
-//! entry is found under other names, too, and only a listing tells its real name.
+//! Tells how a directory spells its names: where case or accents are ignored, only a listing tells.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,14 +20,12 @@ use crate::placed::TWIN;
 pub enum Fold {
     /// Case: FAT, ext4 and XFS with their options, servers of Windows.
     Case,
-    /// A letter with its accent and the letter followed by its accent, as Unicode has both (UAX #15: NFC, NFD): ZFS
-    /// with `normalization`, HFS+.
+    /// An accented letter, composed or decomposed (UAX #15: NFC, NFD): ZFS with `normalization`, HFS+.
     Accents,
 }
 
 impl Fold {
-    /// Another name that such a file system takes for the same; `None` if there is none to try. Only ASCII letters are
-    /// swapped: file systems differ in their rules for others.
+    /// A name that such a file system takes for the same. Only ASCII letters are swapped: other rules differ.
     pub fn respelled(self, name: &[u8]) -> Option<Vec<u8>> {
         if !self.concerns(name) {
             return None;
@@ -44,7 +41,7 @@ impl Fold {
         (other != name).then_some(other)
     }
 
-    /// Whether another name may be the same to such a file system.
+    /// Whether it may take another name for this.
     pub fn concerns(self, name: &[u8]) -> bool {
         match self {
             Fold::Case => name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()),
@@ -58,7 +55,7 @@ impl Fold {
 pub struct Spellings(Vec<(u64, u128)>);
 
 impl Spellings {
-    /// The hashes ([`name_hash`]) of the names of this inode.
+    /// The [`name_hash`]es of this inode's names.
     pub fn of(&self, inode: u64) -> impl Iterator<Item = u128> {
         let start = self.0.partition_point(|(other, _)| *other < inode);
         self.0[start..].iter().take_while(move |(other, _)| *other == inode).map(|(_, name)| *name)
@@ -66,20 +63,18 @@ impl Spellings {
 }
 
 impl LocalTree {
-    /// Whether the entry at this path is also found under another name that is the same under this fold. `None`: the
-    /// entry does not tell.
+    /// Whether the entry is also found under another name by this fold, if it tells.
     pub fn is_found_respelled(&self, path: &[u8], fold: Fold) -> Option<bool> {
         let (dir, name) = self.place(path).ok()?;
         let other = fold.respelled(name)?;
         Stat::of_name(dir.as_fd(), name).ok()?;
-        // Inode numbers do not tell whether it is the same entry: FUSE may number names. Two entries would both be
-        // listed.
+        // Inode numbers do not tell: FUSE may number names. Two entries would both be listed.
         let is_found = Stat::of_name(dir.as_fd(), &other).is_ok();
         let are_two = || are_listed(dir.as_fd(), &[name_hash(name), name_hash(&other)]);
         if is_found { are_two().ok().map(|are_two| !are_two) } else { Some(false) }
     }
 
-    /// Whether a directory lists all names with these hashes ([`name_hash`]), which differ from each other.
+    /// Whether a directory lists all these different [`name_hash`]es.
     pub fn lists(&self, directory: &[u8], hashes: &[u128]) -> Result<bool> {
         match self.open_dir(directory).and_then(|dir| are_listed(dir.as_fd(), hashes)) {
             Err(error) if is_missing(&error) => Ok(false),
@@ -87,7 +82,7 @@ impl LocalTree {
         }
     }
 
-    /// Whether a directory ignores case, as a test file of ours shows. `None`: none can be made.
+    /// Whether a directory ignores case, by a test file.
     pub fn ignores_case(&self, directory: &[u8]) -> Option<bool> {
         let ask = || {
             let dir = self.open_dir(directory)?;
@@ -98,11 +93,10 @@ impl LocalTree {
             rustix::fs::unlinkat(&dir, &name, AtFlags::empty())?;
             Ok::<bool, io::Error>(is_found)
         };
-        // An error here also stops the entries, which then report it.
         ask().ok()
     }
 
-    /// Lists how a directory spells the names of its entries.
+    /// Lists how a directory spells its entries.
     pub fn spellings(&self, directory: &[u8]) -> Result<Spellings> {
         let read = || {
             let dir = self.open_dir(directory)?;
@@ -124,7 +118,7 @@ impl LocalTree {
 }
 
 impl StoreError {
-    /// The error if another entry of the job has this name on a file system that takes both for one.
+    /// The error for a name that the file system takes for another entry's.
     pub fn twin(path: &[u8]) -> StoreError {
         StoreError::new("write", path, refusal(std::io::ErrorKind::AlreadyExists, TWIN))
     }
@@ -135,7 +129,7 @@ impl StoreError {
     }
 }
 
-/// A name without the differences that some file system ignores: case, accents, dots and spaces at the end (FAT).
+/// A name without what some file system ignores: case, accents, dots and spaces at the end (FAT).
 pub(crate) fn folded(name: &[u8]) -> String {
     let mut text: String = String::from_utf8_lossy(name).to_lowercase().nfkd().collect();
     text.truncate(text.trim_end_matches(['.', ' ']).len());
@@ -186,7 +180,7 @@ mod tests {
         let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
         assert_eq!(respelled(Fold::Accents, composed).as_deref(), Some(decomposed));
         assert_eq!(respelled(Fold::Accents, decomposed).as_deref(), Some(composed));
-        // A mixture of composed and decomposed letters, and a letter that is never composed (UAX #15, table 5).
+        // Composed and decomposed letters mixed, and one that is never composed (UAX #15, table 5).
         assert_eq!(respelled(Fold::Accents, "e\u{301}\u{e9}").as_deref(), Some("\u{e9}\u{e9}"));
         assert_eq!(respelled(Fold::Accents, "\u{958}").as_deref(), Some("\u{915}\u{93c}"));
         for plain in ["README", "\u{4e2d}", ""] {

@@ -1,5 +1,5 @@
-//! A file in stripes over several directories, as `haul record` writes it. Of `n` stripes, stripe `i` holds the blocks
-//! `i`, `i + n`, `i + 2n` and so on.
+//! A file in stripes over several directories, as `haul record` writes it: stripe `i` of `n` holds the blocks `i`, `i + n`,
+//! `i + 2n` and so on.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -25,7 +25,7 @@ pub struct Striped {
     size: u64,
 }
 
-/// The bytes that stripe `number` of `stripes` has of a file of `size` bytes.
+/// The bytes of one of the stripes of a file.
 pub fn stripe_bytes(size: u64, block_bytes: u64, stripes: u64, number: u64) -> u64 {
     let (blocks, rest) = (size / block_bytes, size % block_bytes);
     let whole = blocks / stripes + u64::from(number < blocks % stripes);
@@ -33,10 +33,8 @@ pub fn stripe_bytes(size: u64, block_bytes: u64, stripes: u64, number: u64) -> u
 }
 
 impl Striped {
-    /// Looks for each stripe by its name in the directories, and opens it. It must lie in exactly one of them, as a
-    /// regular file and not behind a link.
-    ///
-    /// With `exact`, each stripe must have exactly its share of `size`; otherwise it may be longer.
+    /// Opens each stripe by name: a regular file in exactly one directory, not behind a link, of its share of `size`
+    /// (without `exact`: or longer).
     ///
     /// # Panics
     /// If `names` is empty or `block_bytes` is 0.
@@ -62,15 +60,14 @@ impl Striped {
         Ok(Striped { stripes, block_bytes, size })
     }
 
-    /// Makes this file a source under this name.
+    /// Makes this file a source.
     pub fn into_source(self, name: &str) -> Result<Arc<dyn SourceTree>> {
         let name = name.as_bytes().to_vec();
         let stat = self.stat().context("look at", &name)?;
         Ok(Arc::new(OneFile { typed: name.clone(), name, stat, content: Stripes(Arc::new(self)) }))
     }
 
-    /// Makes the disks of the other stripes read the next blocks while this block is read. One after the other, all
-    /// disks together would be as slow as one.
+    /// Makes the other disks read the next blocks meanwhile: one by one they would be as slow as one.
     fn announce(&self, first: u64) {
         for block in first..first + self.stripes.len() as u64 - 1 {
             let (stripe, start) = self.place(block);
@@ -85,7 +82,7 @@ impl Striped {
     }
 }
 
-/// The stripes have no common descriptor and no holes: their bytes are read and copied.
+/// Stripes have no common descriptor, and no holes: their bytes are copied.
 impl FileToRead for Striped {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let wanted = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
@@ -108,10 +105,8 @@ impl FileToRead for Striped {
         Ok(done)
     }
 
-    /// The metadata as of one file: the newest times of the stripes, all else from the first stripe. It counts as full
-    /// of data.
-    ///
-    /// Fails if a stripe was cut since it was found: the rest must not pass for the whole file.
+    /// The metadata as of one full file: the stripes' newest times, all else from the first. Fails if a stripe was cut: the
+    /// rest must not pass for the whole.
     fn stat(&self) -> io::Result<Stat> {
         let mut all = Stat::of_fd(&self.stripes[0])?;
         let newest = |a: Time, b: Time| a.max(b);
@@ -187,7 +182,6 @@ mod tests {
                 prop_assert_eq!(bytes.len() as u64, stripe_bytes(size as u64, block, stripes as u64, number as u64));
                 std::fs::write(dir.path().join(name), bytes).unwrap();
             }
-            // The order of the directories does not matter.
             let directories: Vec<PathBuf> = dirs.iter().rev().map(|dir| dir.path().to_owned()).collect();
             let striped = Striped::find(&directories, &names, block, size as u64, true).unwrap();
             let mut buffer = vec![0; wanted];

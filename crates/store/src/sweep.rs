@@ -1,8 +1,7 @@
 //! Removes parts that no run will continue.
 //!
-//! A part with a journal is resumed; one without is used again when its file is sent again. But the agent of a killed
-//! run may have finished the file while it drained its lanes. Then the file is not sent again, and only a sweep finds
-//! the part.
+//! A part with a journal is resumed; one without is used again with its file. But a killed run's agent may have finished the
+//! file while draining its lanes: only a sweep then finds the part.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,8 +18,8 @@ use crate::own_file::{WRITE_FLAGS, is_own, is_still_there};
 use crate::regular_file::READ_FLAGS;
 
 impl LocalTree {
-    /// Removes the parts in the directory `path` that have no journal and no writer. True if there were any. Entries
-    /// that cannot be listed, locked or removed stay: they do no harm.
+    /// Removes the parts in a directory without journal and writer. True: there were any. What cannot be listed, locked or
+    /// removed does no harm.
     pub fn sweep_parts(&self, path: &[u8]) -> bool {
         let in_each = match self.settings.drafts.get() {
             Some(Drafts::InEach(name)) => self.sweep_in(&join(path, name)),
@@ -29,8 +28,7 @@ impl LocalTree {
         self.sweep_in(path) || in_each
     }
 
-    /// Sweeps the one directory with the parts of all files, if there is one. A file that is gone from the source has
-    /// no other directory in which this run would find its part.
+    /// Sweeps the one directory with all parts: those of files gone from the source are found nowhere else.
     pub fn sweep_one_directory(&self) {
         if let Some(Drafts::InOne(dir)) = self.settings.drafts.get() {
             self.sweep_all_in(dir);
@@ -52,7 +50,7 @@ impl LocalTree {
         any
     }
 
-    /// [`LocalTree::sweep_parts`] for the part of one file, in a directory that may be too large to list.
+    /// [`LocalTree::sweep_parts`] for one file: the directory may be too large to list.
     pub fn sweep_part_of(&self, path: &[u8]) -> bool {
         let (parent, name) = split(path);
         let Ok(dir) = self.open_dir(parent).map(Arc::new) else { return false };
@@ -62,8 +60,7 @@ impl LocalTree {
         }
     }
 
-    /// Removes the journal of a complete file, left by a crash between the file's final name and the removal. It stays
-    /// while there is a part, or somebody writes into the file.
+    /// Removes a complete file's journal, left by a crash, unless there is a part or a writer of the file.
     pub fn remove_left_journal(&self, path: &[u8]) {
         let Ok((parent, name)) = self.place(path) else { return };
         self.remove_left_journal_in(&parent, name, &parent, &journal_name(name), &part_name(name));
@@ -79,49 +76,47 @@ impl LocalTree {
         if !Stat::of_name(dir.as_fd(), journal).is_ok_and(|stat| is_own(&stat, self.settings.user)) {
             return;
         }
-        // The lock of a part goes with it to its final name; in place, the file itself is the part.
+        // A part's lock goes with it to its name; in place, the file is the part.
         let open = || rustix::fs::openat(parent, name, READ_FLAGS, Mode::empty());
         let unused = rustix::io::retry_on_intr(open).is_ok_and(|file| file::try_lock_surely(file.as_fd()));
         if unused && matches!(Stat::of_name(dir.as_fd(), part), Err(Errno::NOENT)) {
-            // A journal that cannot be removed does no harm.
             let _ = rustix::fs::unlinkat(dir, journal, AtFlags::empty());
         }
     }
 
     fn sweep(&self, dir: &OwnedFd, name: &[u8]) -> bool {
         let Some(journal) = journal_of_part(name) else { return false };
-        // A journal is begun only under the lock of its part, so no journal appears between the look and the removal.
+        // A journal is begun only under its part's lock: none appears in between.
         self.remove_unused(dir, name, || matches!(Stat::of_name(dir.as_fd(), &journal), Err(Errno::NOENT)))
     }
 
-    /// Removes the part of a file that will be written in place, because the journal will describe the file itself. A
-    /// part with a writer stays.
+    /// Removes the unused part of a file to be written in place: the journal will be of the file.
     pub(crate) fn remove_left_part(&self, dir: &OwnedFd, name: &[u8]) {
         self.remove_unused(dir, &part_name(name), || true);
     }
 
-    /// Removes a part without a writer. True if it existed and is gone; `is_useless` is asked while the part is locked.
+    /// Removes an unused part; true if it is gone. `is_useless` is asked under the lock.
     fn remove_unused(&self, dir: &OwnedFd, name: &[u8], is_useless: impl FnOnce() -> bool) -> bool {
         let Some(_part) = lock_unused(dir, name, self.settings.user) else { return false };
         is_useless() && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
     }
 }
 
-/// Locks a part of this user that nobody is writing. The lock ends with the descriptor.
+/// Locks this user's unused part, until the descriptor closes.
 pub(crate) fn lock_unused(dir: impl AsFd, name: &[u8], user: u32) -> Option<OwnedFd> {
     let dir = dir.as_fd();
-    // Opening something else, such as a device, could have effects.
+    // Opening a device, for example, could have effects.
     if !Stat::of_name(dir, name).is_ok_and(|stat| is_own(&stat, user)) {
         return None;
     }
     let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()));
-    // A part that was about to be renamed has the mode of its source, which may forbid writing.
+    // A part about to be renamed has its source's mode, perhaps without writing.
     let part = match open(WRITE_FLAGS) {
         Err(Errno::ACCESS) => open(WRITE_FLAGS.difference(OFlags::RDWR)),
         opened => opened,
     };
     let part = part.ok().filter(|part| file::try_lock_surely(part.as_fd()))?;
-    // The last holder of the lock may have renamed the part to its final name.
+    // The last holder may have renamed it.
     let is_it = Stat::of_fd(&part).is_ok_and(|stat| is_own(&stat, user) && is_still_there(dir, name, &stat));
     is_it.then_some(part)
 }

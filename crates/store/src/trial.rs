@@ -1,8 +1,7 @@
 //! Tries which way of writing is faster on a file system: through the page cache, or past it.
 //!
 //! Make a file without a name -> write it one way and flush, then the other way and flush, in turns -> compare the
-//! better turns of each. Writing past the page cache takes less processor time and leaves memory to others, so it wins
-//! unless it is much slower.
+//! better turns. The direct way spares processor and memory: it wins unless much slower.
 
 use std::fs::File;
 use std::io;
@@ -37,7 +36,7 @@ impl WriteRoute {
     }
 }
 
-/// The times of a trial: the faster turn of each way, with the flush.
+/// Each way's faster turn, with the flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// Past the page cache.
@@ -47,14 +46,13 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Chooses the way past the page cache, unless it takes more than `TRIAL_SLOWER_MAX` times as long.
+    /// Chooses the direct way, unless slower by `TRIAL_SLOWER_MAX`.
     pub fn choice(&self) -> WriteRoute {
         if self.direct <= self.copy * TRIAL_SLOWER_MAX { WriteRoute::Direct } else { WriteRoute::Copy }
     }
 }
 
-/// Tries both in a directory, with at most `2 * TRIAL_TURNS * TRIAL_BYTES` on the medium, which are freed at once.
-/// `Unsupported` if the file system has no direct I/O or no files without a name.
+/// Tries both with up to `2 * TRIAL_TURNS * TRIAL_BYTES`, freed at once. `Unsupported` without direct I/O or nameless files.
 pub(crate) fn try_in(directory: BorrowedFd<'_>) -> io::Result<Trial> {
     let open = |flags: OFlags| rustix::fs::openat(directory, ".", flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     let nameless = File::from(open(OFlags::TMPFILE | OFlags::RDWR)?);
@@ -84,7 +82,7 @@ fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> 
         let begin = (first * TRIAL_WRITE_BYTES) as u64;
         (begin..TRIAL_BYTES).step_by(TRIAL_WRITERS * TRIAL_WRITE_BYTES).try_for_each(&write)
     };
-    // A copy, too, has several writes at once: a single direct write leaves the disk idle between two calls.
+    // A single direct write leaves the disk idle between calls.
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..TRIAL_WRITERS).map(|first| scope.spawn(move || part(first))).collect();
         let own = part(0);
@@ -95,7 +93,6 @@ fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> 
     Ok(start.elapsed())
 }
 
-/// Some disks and file systems store zeros at no cost.
 const FILLING: u8 = 0x5a;
 
 #[cfg(test)]

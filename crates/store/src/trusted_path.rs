@@ -1,9 +1,7 @@
-//! Opens a typed path, and follows a symbolic link on the way only if nobody else can have planted it.
+//! Opens a typed path, and follows a symbolic link only if nobody else can have planted it.
 //!
-//! A link of another user leads wherever that user wants, with the rights of the follower: a backup directory in a
-//! shared tree becomes `/etc`. So a link counts if it is root's or our own, or if only root and we may write to its
-//! directory. rsync 3.5 has nearly this rule, and Linux a part of it for directories like /tmp
-//! (`fs.protected_symlinks`).
+//! Another user's link could lead a backup in a shared tree to `/etc`. So a link counts if it is root's or ours, or if only
+//! root and we may write to its directory. rsync 3.5 has nearly this rule, Linux a part (`fs.protected_symlinks`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +15,7 @@ use crate::error::printable;
 use crate::kernel_files::KernelFiles;
 use crate::meta::{Kind, Stat};
 
-/// Opens `path`. With `confine` it begins there and stays beneath; else it is absolute or begins at the current
-/// directory.
+/// Opens `path`, beneath `confine` if given; else from `/` or the current directory.
 pub(crate) fn open(confine: Option<BorrowedFd<'_>>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     if path.is_empty() {
         return Err(Errno::NOENT.into());
@@ -42,7 +39,7 @@ pub(crate) fn open(confine: Option<BorrowedFd<'_>>, path: &[u8], flags: OFlags, 
             Ok(_) if is_last => return openat(&walk.at, &name, last_flags | OFlags::NOFOLLOW, mode),
             Ok(next) => walk.down(next),
             Err(error) if error.raw_os_error() != Some(Errno::NOTDIR.raw_os_error()) => {
-                // The last name may be made, or must not be followed: the kernel decides.
+                // The last name may be made, or not followed: the kernel decides.
                 return if is_last { openat(&walk.at, &name, last_flags | OFlags::NOFOLLOW, mode) } else { Err(error) };
             }
             Err(not_directory) => {
@@ -61,7 +58,7 @@ pub(crate) fn open(confine: Option<BorrowedFd<'_>>, path: &[u8], flags: OFlags, 
                 }
                 judge(&stat, &walk.at, &name)?;
                 if kernel_files::kind_of(walk.at.as_fd())? == Some(PROC) {
-                    // The kernel's own links there may have no path, such as a pipe's.
+                    // The kernel's own links, as a pipe's, may have no path.
                     if is_last {
                         return walk.follow(&name, last_flags, mode);
                     }
@@ -106,7 +103,6 @@ fn judge(link: &Stat, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
 struct Walk<'a> {
     at: OwnedFd,
     confine: Option<BorrowedFd<'a>>,
-    /// The directories above it, up to the confining one.
     above: Vec<OwnedFd>,
 }
 
@@ -144,7 +140,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Lets the kernel follow a link of its own. A confined path does not: such a link may lead anywhere.
+    /// Lets the kernel follow its own link, which may lead anywhere: not if confined.
     fn follow(&self, name: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         KernelFiles::of(self.confine.is_some()).check(&self.at)?;
         openat(&self.at, name, flags, mode)
@@ -163,7 +159,7 @@ const PROC: &str = "proc";
 
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The number of links that the kernel follows in one path (path_resolution(7)).
+/// The kernel's bound in one path (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
 
 #[cfg(test)]

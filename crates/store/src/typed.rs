@@ -1,4 +1,4 @@
-//! Reads paths as a person types them: relative or absolute, with `~`, through links, or confined to a directory.
+//! Reads paths as people type them: relative or absolute, with `~`, through links, or confined.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,13 +16,11 @@ use crate::kernel_files::KernelFiles;
 use crate::trusted_path;
 
 pub(crate) struct Typed {
-    /// The directory that confines all paths; links in it may not lead out of it.
     confine: Option<OwnedFd>,
     home: Option<PathBuf>,
     links: LinksOf,
 }
 
-/// Whose links a typed path may lead through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinksOf {
     /// Links of anybody, as in cp and rsync when they read.
@@ -40,7 +38,7 @@ impl Typed {
         Ok(Typed { confine, home: home.map(Path::to_path_buf), links: LinksOf::Anybody })
     }
 
-    /// For paths beneath which something is made, changed or taken for a copy: no link of another user is followed.
+    /// Follows no other user's link, where something is made, changed or taken for a copy.
     pub(crate) fn trusted(self) -> Typed {
         Typed { links: LinksOf::Trusted, ..self }
     }
@@ -49,8 +47,8 @@ impl Typed {
         self.confine.is_some()
     }
 
-    /// The path to open: `~` is replaced, and the empty path is the starting directory. In a confined tree `/` is its
-    /// top and `~` is an ordinary name.
+    /// The path to open: `~` is replaced, and empty is the starting directory. In a confined tree `/` is its top and `~` a
+    /// name.
     pub(crate) fn expand(&self, typed: &[u8]) -> Vec<u8> {
         if self.is_confined() {
             let start = typed.iter().position(|&byte| byte != b'/').unwrap_or(typed.len());
@@ -65,7 +63,6 @@ impl Typed {
         }
     }
 
-    /// Opens an expanded path, following links on the way (if confined, only links that stay inside).
     pub(crate) fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         if self.links == LinksOf::Trusted {
             let opened = trusted_path::open(self.confine.as_ref().map(AsFd::as_fd), path, flags, Mode::empty())?;
@@ -82,7 +79,7 @@ impl Typed {
     }
 }
 
-/// A file that the command line names for haul itself: a list, a log, a manifest.
+/// A file for haul itself: a list, a log, a manifest.
 #[derive(Debug)]
 pub struct TypedFile {
     directory: OwnedFd,
@@ -90,7 +87,7 @@ pub struct TypedFile {
 }
 
 impl TypedFile {
-    /// Opens the file to read. A link of another user is not followed.
+    /// Opens to read, through no other user's link.
     pub fn read(path: &Path) -> io::Result<File> {
         let path = path.as_os_str().as_bytes();
         trusted_path::open(None, path, OFlags::RDONLY, Mode::empty()).map(File::from)
@@ -102,7 +99,7 @@ impl TypedFile {
         trusted_path::open(None, path.as_os_str().as_bytes(), flags, Mode::from_raw_mode(0o666)).map(File::from)
     }
 
-    /// Opens the directory of the file, which need not exist.
+    /// Opens the file's directory; the file need not exist.
     pub fn find(path: &Path) -> io::Result<TypedFile> {
         let path = path.as_os_str().as_bytes();
         let (parent, name) = parent_and_name(path);
@@ -110,14 +107,14 @@ impl TypedFile {
         Ok(TypedFile { directory, name: name.to_vec() })
     }
 
-    /// A path that leads through the open directory while this value lives; `None` without `/proc`.
+    /// A path through the open directory, while this lives; `None` without `/proc`.
     pub fn path(&self) -> Option<PathBuf> {
         let directory = PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()));
         directory.exists().then(|| directory.join(OsStr::from_bytes(&self.name)))
     }
 }
 
-/// Opens a directory that a peer is confined to. The error text is for that peer.
+/// Opens a peer's confining directory. The peer gets the error's text.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     let opened = beneath::open_root(path).map_err(|error| match error.raw_os_error() {
         Some(code) if code == Errno::LOOP.raw_os_error() => {
@@ -128,13 +125,12 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     KernelFiles::Refused.checked(opened)
 }
 
-/// Whether the path can only mean a directory, and so its contents: it ends in `/`, `.` or `..`.
+/// Whether the path can only mean a directory's contents: it ends in `/`, `.` or `..`.
 pub(crate) fn means_contents(path: &[u8]) -> bool {
     let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     matches!(last, b"" | b"." | b"..")
 }
 
-/// The parent and the last component. Only for paths that do not mean contents.
 pub(crate) fn parent_and_name(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(0) => (b"/", &path[1..]),

@@ -1,11 +1,11 @@
 //! Walks the sources and yields the entries to copy, depth first and sorted, directory before content.
 //!
 //! Open a directory -> read its names -> for each, look at it relative to the open directory -> yield it -> enter it.
-//! So nobody can redirect a path between two steps. Memory is bounded by the names of the directories on the way down,
-//! descriptors by [`MAX_OPEN_DIRS`](crate::limits::MAX_OPEN_DIRS).
+//! So nobody can redirect a path between two steps. Memory holds names of the directories on the way down,
+//! [`MAX_OPEN_DIRS`](crate::limits::MAX_OPEN_DIRS) bound the descriptors.
 //!
-//! Sources that meet in one directory are walked as one. If several have a name, the first source's entry counts, as in
-//! rsync. But a directory wins over a file, and directories of one name are merged.
+//! Sources that meet are walked as one: the first source's entry counts, as in rsync; but a directory wins over a file, and
+//! directories are merged.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -37,12 +37,10 @@ use crate::walk_options::WalkOptions;
 pub struct Walk {
     set: Arc<SourceSet>,
     filter: Filter,
-    /// The rules of merge files down to the walk's place.
     directory_rules: DirectoryRules,
     list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
-    /// Whether the warning was given that further hard links are copied as separate files.
     told_forgotten: bool,
     one_file_system: bool,
     dirs: bool,
@@ -50,11 +48,9 @@ pub struct Walk {
     devices: bool,
     specials: bool,
     listing_only: bool,
-    /// Whether each file system, by its device number, keeps times of changes.
     change_times: HashMap<u64, bool>,
     has_begun: bool,
     stack: Stack,
-    /// The target path of the directory on top of the stack.
     path: Vec<u8>,
     pending: VecDeque<Found>,
     duplicates: Duplicates,
@@ -81,7 +77,7 @@ impl Iterator for Walk {
 }
 
 impl SourceSet {
-    /// Walks all sources as one tree, depth first and sorted.
+    /// Walks all sources as one tree.
     pub fn walk(self: &Arc<Self>, options: WalkOptions) -> Walk {
         Walk::new(self.clone(), options)
     }
@@ -89,7 +85,7 @@ impl SourceSet {
 
 impl Walk {
     fn new(set: Arc<SourceSet>, options: WalkOptions) -> Walk {
-        // A failure leaves the usual limit, and a walk that exceeds it says so.
+        // After a failure the usual limit holds, and a walk beyond it says so.
         RAISE_LIMIT.call_once(|| drop(haul_sys::process::raise_open_file_limit()));
         let mut walk = Walk {
             set,
@@ -123,7 +119,7 @@ impl Walk {
         &self.duplicates
     }
 
-    /// The share of the names visited so far. A list of files does not tell it.
+    /// The share of names visited so far, without a list.
     pub fn share(&self) -> Option<f64> {
         let knows = self.has_begun && self.list.is_none();
         knows.then(|| self.stack.share())
@@ -138,15 +134,13 @@ impl Walk {
         self.list = Some(list);
     }
 
-    /// Enters the root of the target, with all that the sources have there.
     fn begin(&mut self) {
         let set = Arc::clone(&self.set);
         let numbered = || (0u32..).zip(&set.sources);
-        // As in rsync, listed paths are relative to the source whether or not it was typed with a slash.
+        // As in rsync, listed paths are relative to the source, with or without a slash.
         let is_root = |source: &Source| source.name.is_empty() || self.list.is_some();
         let mut roots: Vec<Directory> = Vec::new();
         for (number, source) in numbered().filter(|(_, source)| is_root(source)) {
-            // A source named twice is one.
             if roots.iter().all(|root| !root.seen.is_same_inode(&source.stat)) {
                 let opened = at::open_by_path(&set, number, b"", Extent::All);
                 roots.push(Directory { source: number, seen: source.stat.clone(), opened });
@@ -175,7 +169,7 @@ impl Walk {
             Some(list) => list.root(),
             None => (whole, None),
         };
-        // rsync asks its rules about this one directory as `.`.
+        // rsync's rules see this directory as `.`.
         let extent = match extent {
             Extent::Itself if !self.filter.selects(b".", true) => Extent::OnTheWay,
             extent => extent,
@@ -183,7 +177,6 @@ impl Walk {
         self.enter(roots, extent, beneath, names);
     }
 
-    /// Visits the next name of the directory on top of the stack, or leaves it.
     fn step(&mut self) {
         let list = self.list.as_deref();
         let Some(frame) = self.stack.top() else { return };
@@ -195,7 +188,7 @@ impl Walk {
 
     fn leave(&mut self) {
         let Some(frame) = self.stack.pop() else { return };
-        // An unannounced directory had nothing wanted in it.
+        // Nothing was wanted in an unannounced directory.
         if !frame.is_loose && frame.unannounced.is_empty() {
             self.pending.push_back(Found::DirEnd { path: self.path.clone(), complete: frame.complete });
         }
@@ -204,21 +197,20 @@ impl Walk {
         }
     }
 
-    /// Looks at one name of the top directory in all sources, and yields the entry that counts.
     fn visit(&mut self, name: &[u8], wanted: Wanted) {
         let path = join(&self.path, name);
         self.read_merge_files(&path, &wanted);
         if self.set.target.get().is_some_and(|target| target == name) {
             let error = StoreError::new("copy", &self.path, refusal(io::ErrorKind::InvalidInput, IS_THE_TARGET));
             self.pending.push_back(Found::Failed { path: self.path.clone(), error, hides: Hidden::Anything });
-            // What is copied would else be found here, and copied again, without end.
+            // Copied entries would be found here, and copied without end.
             if let Some(frame) = self.stack.top() {
                 frame.complete = false;
             }
             return self.leave();
         }
         if parse_haul_name(name).is_some() {
-            // The type is unknown, but a rule may exclude it by its name.
+            // A rule may exclude it by name, of whatever type.
             if self.filtered(&path, false, &wanted) > Extent::Nothing {
                 let error = StoreError::new("copy", &path, refusal(io::ErrorKind::InvalidInput, CALLED_LIKE_A_PART));
                 self.pending.push_back(Found::Failed { path, error, hides: Hidden::Nothing });
@@ -231,7 +223,6 @@ impl Walk {
         let mut extent = wanted.extent;
         let mut crosses = false;
         for &(source, hint) in &wanted.sources {
-            // With the type from the directory, excluded entries need not be looked at.
             let known = match hint {
                 Hint::Directory => Some(true),
                 Hint::Other => Some(false),
@@ -257,7 +248,7 @@ impl Walk {
                 }
             };
             let at = self.at(&set, source, &dir, name, &path);
-            // A source that was named itself was looked at, and is held open.
+            // A source named itself was looked at, and is open.
             let own = set.source(source);
             let looked = if own.is_dir && at.source_path.is_empty() { Ok(own.stat.clone()) } else { at.look() };
             let stat = match looked {
@@ -267,7 +258,7 @@ impl Walk {
                     self.fail("look at", path.clone(), refusal(io::ErrorKind::NotFound, error));
                     continue;
                 }
-                // As in rsync, an entry excluded by its name may lead nowhere.
+                // As in rsync, an excluded entry may lead nowhere.
                 Err(_) if self.filtered(&path, false, &wanted) == Extent::Nothing => continue,
                 Err(error) => {
                     self.fail("look at", path.clone(), error);
@@ -321,7 +312,7 @@ impl Walk {
         }
     }
 
-    /// The wanted extent after the filter rules. As in rsync, directories on the way to a listed path are not filtered.
+    /// The wanted extent after the rules, which, as in rsync, spare directories on the way.
     fn filtered(&self, path: &[u8], is_dir: bool, wanted: &Wanted) -> Extent {
         let selects = || self.filter.selects_in(&self.directory_rules, Asks::Sender, path, is_dir);
         if wanted.extent == Extent::OnTheWay || selects() {
@@ -330,8 +321,7 @@ impl Walk {
         if wanted.beneath.is_some() { Extent::OnTheWay } else { Extent::Nothing }
     }
 
-    /// Reads the merge files of the directory of `path` and of those above, unless they were read before. If several
-    /// sources meet there, those of the first one count.
+    /// Reads the unread merge files of this directory and those above, of the first source there.
     fn read_merge_files(&mut self, path: &[u8], wanted: &Wanted) {
         let Some(&(number, _)) = wanted.sources.first() else { return };
         let (set, has_list) = (Arc::clone(&self.set), self.list.is_some());
@@ -366,7 +356,6 @@ impl Walk {
             Kind::Special => self.skip_special(path),
             Kind::Symlink { .. } => match rustix::fs::readlinkat(at.dir, at.name, Vec::new()) {
                 Ok(target) => {
-                    // Links have names, too.
                     let kind = match self.file_or_link(at, &path, &stat) {
                         EntryKind::File { .. } => EntryKind::Symlink { target: target.into_bytes() },
                         further => further,
@@ -393,8 +382,7 @@ impl Walk {
                         let tells_changes = self.tells_changes(at, &stat);
                         self.found(FoundEntry { kind, xattrs, tells_changes, ..at.entry(&path, stat) });
                     }
-                    // A copy without its attributes would be another file, and would delete the attributes at the
-                    // target.
+                    // A copy without attributes would be another file, and delete the target's.
                     Err(error) => self.fail(READ_ATTRIBUTES, path, error),
                 }
             }
@@ -412,14 +400,13 @@ impl Walk {
         Ok(found.filter(|found| if found.is_device() { self.devices } else { self.specials }))
     }
 
-    /// Yields the directory at `self.path` and puts it on the stack. An unreadable directory is yielded, too, so that
-    /// it exists at the target; its end is marked incomplete. `names` holds sources that were named one by one and
-    /// stand in it.
+    /// Yields the directory at `self.path` and enters it; an unreadable one ends incomplete. `names` has sources in it that
+    /// were named one by one.
     fn enter(&mut self, directories: Vec<Directory>, extent: Extent, listed: Option<Range>, mut names: Names) {
         let set = Arc::clone(&self.set);
         let mut failures = Vec::new();
         let mut layers: Vec<Layer> = Vec::with_capacity(directories.len());
-        // The metadata of the directory comes from the first source.
+        // The metadata comes from the first source.
         let mut own = None;
         for Directory { source, seen, opened } in directories {
             let checked = opened.and_then(|dir| set.kernel_files.checked(dir));
@@ -456,13 +443,12 @@ impl Walk {
         let source_path = source_path(&set, self.list.is_some(), source, &self.path).to_vec();
         let (path, kind) = (self.path.clone(), EntryKind::Directory);
         let entry = FoundEntry { source, path, source_path, stat, tells_changes: true, kind, xattrs };
-        // An entry at the target beneath a mount point of the source stays.
+        // A target's entry beneath the source's mount point stays.
         let stays_if_empty = || extent == Extent::Itself && self.one_file_system || self.is_protected();
         let is_pruned = self.prunes && !self.path.is_empty() && !stays_if_empty();
         let mut unannounced = vec![Found::Entry(entry)];
         if let Some(error) = unread {
-            // The failure follows directly after the directory's entry, so that the target keeps its own attributes.
-            // All names were seen.
+            // Directly behind the directory's entry, the failure makes the target keep its attributes. All names were seen.
             let error = StoreError::new(READ_ATTRIBUTES, self.shown_path(&set, source), error);
             unannounced.push(Found::Failed { path: self.path.clone(), error, hides: Hidden::Nothing });
         }
@@ -480,8 +466,7 @@ impl Walk {
             }
             names.sort();
         }
-        // The directory's own name was seen, so the directory above may still be complete. With a list, a directory is
-        // complete only if it is listed with all beneath it.
+        // Its own name was seen: the one above may be complete. With a list, only a directory listed with all beneath is.
         let is_listed_whole = extent == Extent::All || (extent == Extent::Entries && self.list.is_none());
         let complete = failures.is_empty() && is_listed_whole;
         for (source, error) in failures {
@@ -489,26 +474,24 @@ impl Walk {
             let hides = if error.is_vanished() { Hidden::Nothing } else { Hidden::Anything };
             self.pending.push_back(Found::Failed { path: self.path.clone(), error, hides });
         }
-        // If the directory cannot be opened, the listed paths beneath it fail with it.
+        // Listed paths beneath an unopenable directory fail with it.
         let listed = listed.filter(|_| !layers.is_empty());
         let path_bytes = self.path.len();
         self.stack.push(Frame { layers, listed, extent, unannounced, path_bytes, complete, ..Frame::of(names) });
     }
 
-    /// As in rsync, a directory that a rule protects at the target is made there, even if empty.
+    /// As in rsync, a protected directory is made even if empty.
     fn is_protected(&self) -> bool {
         !self.filter.selects_in(&self.directory_rules, Asks::Receiver { is_beneath_deleted: false }, &self.path, true)
     }
 
-    /// Yields the directories on the way here, without the source directory: as in rsync, the target's root keeps its
-    /// metadata unless the list names it.
+    /// Yields the directories on the way. As in rsync, the target's root keeps its metadata unless listed.
     fn announce(&mut self) {
         if self.list.is_some() || self.prunes {
             self.stack.announce(&mut self.pending);
         }
     }
 
-    /// Fails for a directory that may be listed but not searched.
     fn check_search(&self, dir: &OwnedFd) -> io::Result<()> {
         if self.listing_only {
             rustix::fs::statat(dir, ".", AtFlags::SYMLINK_NOFOLLOW)?;
@@ -516,7 +499,6 @@ impl Walk {
         Ok(())
     }
 
-    /// The top directory as a source has it. A source that was named itself stands in its parent.
     fn dir(&mut self, source: u32) -> io::Result<Arc<OwnedFd>> {
         let source_path = source_path(&self.set, self.list.is_some(), source, &self.path);
         let layer = self.stack.dir(&self.set, source, source_path);
@@ -527,12 +509,10 @@ impl Walk {
         At { set, source, dir: dir.as_fd(), name, source_path: source_path(set, self.list.is_some(), source, path) }
     }
 
-    /// The directory at `self.path` for messages: the root as it was typed.
     fn shown_path<'a>(&'a self, set: &'a SourceSet, source: u32) -> &'a [u8] {
         if self.path.is_empty() { &set.source(source).typed } else { &self.path }
     }
 
-    /// The kind for a file, or for another name of a file that the walk yielded before.
     fn file_or_link(&mut self, at: At<'_>, path: &[u8], stat: &Stat) -> EntryKind {
         let Some(links) = &mut self.hard_links else { return EntryKind::File { further_names: 0 } };
         match links.note(at, path, stat) {
@@ -549,8 +529,7 @@ impl Walk {
         EntryKind::File { further_names: 0 }
     }
 
-    /// Whether the file system keeps a change time. A change time later than the modification time proves it; otherwise
-    /// the file system is asked once.
+    /// Whether the file system keeps ctimes. One later than the mtime proves it; else it is asked once.
     fn tells_changes(&mut self, at: At<'_>, stat: &Stat) -> bool {
         if stat.version.changed() > stat.mtime {
             return true;
@@ -558,7 +537,7 @@ impl Walk {
         if let Some(kept) = self.change_times.get(&stat.id.dev) {
             return *kept;
         }
-        // If the question fails, yes: most file systems keep change times.
+        // Most keep change times.
         let kept = at.open_path().and_then(|file| medium::keeps_change_times(file.as_fd())).unwrap_or(true);
         self.change_times.insert(stat.id.dev, kept);
         kept
@@ -569,7 +548,7 @@ impl Walk {
         self.pending.push_back(Found::Entry(entry));
     }
 
-    /// Marks the directory as incomplete: the failed entry may exist at the target, and must not be deleted there.
+    /// Marks the directory as incomplete: the failed entry must not be deleted at the target.
     fn fail(&mut self, op: &'static str, path: Vec<u8>, error: io::Error) {
         if let Some(frame) = self.stack.top() {
             frame.complete = false;

@@ -8,28 +8,26 @@ use crate::filter::Filter;
 /// The options of a walk.
 #[derive(Debug, Default)]
 pub struct WalkOptions {
-    /// The rules that decide which entries are wanted; they see paths relative to the target.
+    /// The rules, for paths relative to the target.
     pub filter: Filter,
-    /// Only these paths beneath the one source directory, and the directories that lead to them.
+    /// Only these paths beneath the one source, and directories on the way.
     pub files_from: Option<Arc<FileList>>,
-    /// Yield further names of a file or symbolic link as [`EntryKind::HardLink`].
+    /// Yield further names of a file or link as [`EntryKind::HardLink`].
     pub hard_links: bool,
     /// Read extended attributes.
     pub xattrs: bool,
     /// Read ACLs.
     pub acls: bool,
-    /// List only directories on the file system of their source. Others are yielded with an incomplete end, so the
-    /// target's entries there stay.
+    /// List only directories on their source's file system. Others end incomplete: the target's entries there stay.
     pub one_file_system: bool,
-    /// Yield directories without their content, except sources that mean the contents of a directory.
+    /// Yield directories without content, except sources that mean it.
     pub dirs: bool,
-    /// Yield no directory in which nothing is yielded, except the root and directories that a rule protects at the
-    /// target.
+    /// Yield no empty directory, except the root and those that a rule protects at the target.
     pub prune_empty_dirs: bool,
-    /// Yield devices; else they are skipped.
+    /// Yield devices, not skip them.
     pub devices: bool,
-    /// Yield FIFOs and sockets; else they are skipped.
+    /// Yield FIFOs and sockets, not skip them.
     pub specials: bool,
-    /// Only check that all directories can be listed. Files are skipped where their directory reports their type.
+    /// Only check that directories can be listed, and skip files of reported type.
     pub listing_only: bool,
 }

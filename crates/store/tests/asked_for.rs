@@ -1,5 +1,4 @@
-//! An honest sender finds only paths that were asked for, for any tree, sources, list and rules. Other paths would be
-//! refused.
+//! An honest sender finds only paths that were asked for, for any tree, sources, list and rules; others would be refused.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -49,14 +48,12 @@ fn rule() -> impl Strategy<Value = (bool, Vec<u8>)> {
     (any::<bool>(), select(patterns).prop_map(|pattern| pattern.as_bytes().to_vec()))
 }
 
-/// Makes the entries that can be made; an entry in the way of another stays.
 fn make(top: &Path, tree: &[(String, Made)]) {
     for (path, made) in tree {
         let path = top.join(path);
         if fs::create_dir_all(path.parent().unwrap()).is_err() {
             continue;
         }
-        // Each may fail, because a name can come twice.
         let _ = match made {
             Made::File => fs::write(&path, "data"),
             Made::Directory => fs::create_dir(&path),

@@ -26,7 +26,6 @@ fn a_capability_of_a_program_travels_with_its_owner_only() {
     if xattr::set(File::open(dir.path().join("probe")).unwrap().as_fd(), NAME, &RAW_SOCKETS).is_err() {
         return unmet("the file system of the temporary directory has no capabilities of files");
     }
-    // An existing and a new entry get the same.
     let take = |owner: Option<u32>, attributes: Vec<(Vec<u8>, Vec<u8>)>| {
         let meta = Metadata { owner, group: owner, xattrs: Some(attributes), ..Default::default() };
         tree.set_metadata(b"stands", &meta).unwrap();
@@ -38,7 +37,6 @@ fn a_capability_of_a_program_travels_with_its_owner_only() {
     assert_eq!(take(None, sent()), [None, None]);
     let given = Some(RAW_SOCKETS.to_vec());
     assert_eq!(take(Some(12_345), sent()), [given.clone(), given.clone()]);
-    // The target's own attributes stay, unless the owner comes, too.
     assert_eq!(take(None, Vec::new()), [given, None]);
     assert_eq!(take(Some(12_345), Vec::new()), [None, None]);
 }

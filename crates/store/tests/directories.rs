@@ -20,7 +20,7 @@ fn on_disk(directory: &Path, name: &[u8]) -> std::path::PathBuf {
     directory.join(OsStr::from_bytes(name))
 }
 
-/// A job that has written `d/a`. Each case has its own tree, because a freed inode number comes again.
+/// A job that has written `d/a`, in its own tree: a freed inode number comes again.
 fn begun() -> (tempfile::TempDir, LocalTree) {
     let (dir, tree) = setup();
     tree.make_dir(b"d").unwrap();
@@ -46,7 +46,6 @@ fn a_directory_that_is_written_into_is_not_replaced_unseen() {
     assert!(!tree.delete_extraneous(b"d", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ()).is_empty());
     assert!(tree.leave(b"d").unwrap_err().to_string().contains("another directory stands there"));
 
-    // An open directory that was removed is useless, and the new one is not the job's.
     let (dir, tree) = begun();
     let directory = dir.path().join("root/d");
     fs::remove_dir_all(&directory).unwrap();
@@ -76,7 +75,6 @@ fn names_that_were_made_to_have_one_hash_are_two_for_a_deletion() {
     assert!(tree.delete_extraneous(b"", &has, &|_, _| false, false, &mut |path, _| deleted.push(path)).is_empty());
     deleted.sort();
     assert_eq!(deleted, [part_name(other.as_bytes()), other.as_bytes().to_vec()]);
-    // Both are written at once.
     let parts = [one, other].map(|name| tree.new_part(name.as_bytes(), false).unwrap());
     parts.iter().for_each(|part| part.commit(&Metadata::default(), false).unwrap());
 }

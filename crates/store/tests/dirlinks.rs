@@ -1,4 +1,4 @@
-//! Scenarios of `--keep-dirlinks`: which links are followed at a target, and where they lead.
+//! `--keep-dirlinks`: which links are followed at a target, and where they lead.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,7 +13,6 @@ fn open(path: &Path, options: TargetOptions) -> LocalTree {
     LocalTree::open(path.as_os_str().as_bytes(), &options).unwrap().0
 }
 
-/// A target beside a directory that it does not hold.
 fn setup() -> (tempfile::TempDir, LocalTree) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("root/inside")).unwrap();
@@ -81,7 +80,6 @@ fn a_link_that_the_job_has_made_leads_nowhere_outside() {
     let outside = dir.path().join("outside");
     tree.make_symlink(b"planted", outside.as_os_str().as_bytes(), &Metadata::default()).unwrap();
     tree.make_hard_link(b"planted-too", b"planted").unwrap();
-    // One that stood there before, and is replaced.
     symlink("inside", dir.path().join("root/replaced")).unwrap();
     tree.make_symlink(b"replaced", outside.as_os_str().as_bytes(), &Metadata::default()).unwrap();
     for path in ["planted", "planted-too", "replaced"] {
@@ -121,7 +119,6 @@ fn a_link_of_another_user_leads_within_the_target_alone() {
     assert!(tree.keep_dirlink(b"within").unwrap());
 }
 
-/// The source knows the directory by the name of the link alone.
 #[test]
 fn where_a_followed_link_leads_is_not_deleted() {
     let (dir, tree) = setup();

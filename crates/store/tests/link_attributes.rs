@@ -15,8 +15,8 @@ fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
     path.as_ref().as_os_str().as_bytes().to_vec()
 }
 
-/// root gives links `trusted.` attributes, because links have no user attributes. Labels of SELinux are set where rsync
-/// sets them, and no label is ever removed.
+/// root gives links `trusted.` attributes: links have no user attributes. Labels are set where rsync sets them, and never
+/// removed.
 #[test]
 fn attributes_of_links_and_labels_come_along() {
     if !haul_sys::process::is_root() {
@@ -64,7 +64,6 @@ fn attributes_of_links_and_labels_come_along() {
         copy(false);
         assert!(xattr::get_at(target, b"file", b"security.selinux").unwrap().is_some(), "a label stays");
     }
-    // An attribute that the source's link lacks is removed.
     xattr::set_at(target, b"link", b"trusted.extra", b"x").unwrap();
     copy(false);
     assert_eq!(xattr::get_at(target, b"link", b"trusted.extra").unwrap(), None);

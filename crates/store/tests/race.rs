@@ -1,4 +1,4 @@
-//! An attacker swaps a directory of the target for a link that leads out, again and again, while the tree is written.
+//! An attacker swaps a directory of the target for a link that leads out, again and again.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,11 +15,10 @@ use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Verdict, watch_this_thread};
 use rustix::io::Errno;
 
-/// Each operation is tried at least this often, and until it has met both the directory and the link.
+/// Each operation is tried so often, and until it met both directory and link.
 const ROUNDS: u32 = 300;
 
-/// The name is a directory half the time and a link half the time, so both are met within a second; a stalled machine
-/// takes longer.
+/// Both are met within a second, on a stalled machine later.
 const MEET_LIMIT: Duration = Duration::from_secs(120);
 
 const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
@@ -28,7 +27,7 @@ const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
 enum Met {
     Directory,
     Link,
-    /// The name was missing, because the attacker was between two steps.
+    /// The attacker was between two steps.
     Nothing,
 }
 
@@ -60,8 +59,8 @@ fn full() -> Metadata {
 
 const ACL: &[u8] = b"system.posix_acl_access";
 
-/// An ACL in the kernel's form (`linux/posix_acl_xattr.h`): a version, then tag, rights and id of each entry. User
-/// 65534 may do all.
+/// An ACL in the kernel's form (`linux/posix_acl_xattr.h`): version, then tag, rights and id of each entry. User 65534 may
+/// do all.
 fn acl() -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let entries: [(u16, u32); 5] = [(0x01, NOBODY), (0x02, 65_534), (0x04, NOBODY), (0x10, NOBODY), (0x20, NOBODY)];
@@ -71,7 +70,7 @@ fn acl() -> Vec<u8> {
 
 type Operation = (&'static str, fn(&LocalTree) -> Met);
 
-/// `a/stays` and `a/sub` exist in the directory and in the link's target; `own` is in the root.
+/// The directory and the link's target have `a/stays` and `a/sub`; the root has `own`.
 const OPERATIONS: [Operation; 16] = [
     ("make_dir", |tree| met(&tree.make_dir(b"a/made"))),
     ("make_dir further down", |tree| met(&tree.make_dir(b"a/sub/made"))),
@@ -113,7 +112,7 @@ fn write(tree: &LocalTree, path: &[u8], inplace: bool) -> Met {
     met(&part)
 }
 
-/// All that anybody could change there. The change time of an inode also reveals a change that was undone.
+/// All that could change there, even undone (ctime).
 fn state(outside: &Path) -> Vec<String> {
     let mut paths = vec![outside.to_owned()];
     for dir in [outside.to_owned(), outside.join("sub")] {
@@ -177,7 +176,6 @@ fn a_racing_attacker_gets_nothing_outside_where_paths_are_walked_name_by_name() 
 
 type Seen = BTreeMap<(&'static str, Met), u32>;
 
-/// `run` runs the operations; `None` if it cannot.
 fn race(run: impl FnOnce(&(dyn Fn() -> Seen + Sync)) -> Option<Seen>) {
     let dir = tempfile::tempdir().unwrap();
     let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
@@ -209,7 +207,6 @@ fn race(run: impl FnOnce(&(dyn Fn() -> Seen + Sync)) -> Option<Seen>) {
                 break;
             }
             for (name, operation) in OPERATIONS {
-                // A fresh tree every time, so that nothing is cached.
                 let tree = LocalTree::open(path, &options).unwrap().0;
                 *seen.entry((name, operation(&tree))).or_insert(0) += 1;
             }
@@ -227,7 +224,6 @@ fn race(run: impl FnOnce(&(dyn Fn() -> Seen + Sync)) -> Option<Seen>) {
                 let _ = fs::rename(at("hidden"), at("a"));
             }
         });
-        // This stops the attacker, also after a panic.
         let _stop = StopAtEnd(&stop);
         run(&operations)
     });

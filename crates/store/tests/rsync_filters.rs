@@ -1,5 +1,4 @@
-//! Include and exclude rules select what rsync selects: generated patterns over a tree with awkward names, against the
-//! real rsync.
+//! Rules select what the real rsync selects: generated patterns over a tree with awkward names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +18,7 @@ const FILES: [&str; 24] = [
     "e/d/f", "e/e/f", "e/ab/f", "ab/f", "ab/d/g", "x/y/z/f", "x/y/z/a*", "x/a\\b/g", "é/f",
 ];
 
-/// Generated lists of rules to compare with rsync; `HAUL_RSYNC_CASES` asks for more.
+/// Generated lists of rules; `HAUL_RSYNC_CASES` asks for more.
 const CASES: usize = 100;
 
 fn piece() -> impl Strategy<Value = &'static str> {

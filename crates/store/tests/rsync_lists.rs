@@ -1,5 +1,4 @@
-//! A list of files brings what rsync's `--files-from` brings: generated lists and rules over a tree, against the real
-//! rsync.
+//! A list of files brings what the real rsync's `--files-from` brings: generated lists and rules.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +14,7 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-/// Generated lists to compare with rsync; `HAUL_RSYNC_CASES` asks for more.
+/// Generated lists; `HAUL_RSYNC_CASES` asks for more.
 const CASES: usize = 60;
 
 const FILES: [&str; 9] = ["a/f", "a/b/g", "a/b/deep/h", "a-b/f", "d/i", "d/sub/j", "d/sub/x/k", "top", "#c"];
@@ -75,12 +74,12 @@ struct Case {
     recursive: bool,
 }
 
-/// The copied entries, directories with a slash, and whether something failed.
+/// The copied entries (directories with a slash), and whether something failed.
 type Brought = (BTreeSet<String>, bool);
 
 fn by_rsync(top: &Path, case: &Case) -> Brought {
     let list = top.join("../list");
-    // rsync takes a name with a leading `#` for a comment, also between NUL bytes. To haul it is a name there.
+    // rsync takes a leading `#` for a comment, also between NUL bytes; haul takes a name.
     let paths: Vec<_> = case.paths.iter().map(|path| path.replacen('#', "//#", 1)).collect();
     fs::write(&list, paths.join("\0")).unwrap();
     let mut command = Command::new("rsync");
@@ -121,7 +120,6 @@ fn by_haul(top: &Path, case: &Case) -> Brought {
                 }
             }
             Found::DirEnd { path, complete } => {
-                // A directory of a recursive list is meant with all beneath it.
                 assert!(!complete || case.recursive, "nothing may be deleted beside what is listed");
                 assert_eq!(open.pop(), Some(path), "each directory ends once, and was told of");
             }

@@ -1,4 +1,4 @@
-//! Scenarios of several sources that meet at the target: one tree, in which the first source of a name counts.
+//! Several sources that meet at the target: the first source of a name counts.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use haul_store::{EntryKind, Filter, Found, Hidden, ResolveOptions, SourceSet, WalkOptions, printable};
 
-/// Makes a directory with these files, each with its own path as content; a path that ends in a slash is an empty
-/// directory.
+/// Makes a directory with these files, with their paths as content; a slash makes an empty directory.
 fn with(paths: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for path in paths {
@@ -27,8 +26,7 @@ fn set(dir: &Path, sources: &[&str], options: &ResolveOptions) -> Arc<SourceSet>
     Arc::new(SourceSet::resolve(&sources.iter().map(path).collect::<Vec<_>>(), options).unwrap())
 }
 
-/// `d` directory, `f` file with its content, `l` link, `h` further name, `.` end (`!` incomplete), `s` skipped, `x`
-/// failed.
+/// `d` directory, `f` file with content, `l` link, `h` further name, `.` end (`!` incomplete), `s` skipped, `x` failed.
 fn found(set: &Arc<SourceSet>, options: WalkOptions) -> (Vec<String>, u64) {
     let mut walk = set.walk(options);
     let lines = walk.by_ref().map(|found| match found {
@@ -110,7 +108,6 @@ fn a_source_that_is_named_twice_or_lies_in_another_is_walked_once() {
         check(dir.path(), sources, &expected, 0);
     }
     check(dir.path(), &["a", "a"], &["d a", "f a/g a/g", "d a/s", "f a/s/f a/s/f", ". a/s", ". a"], 0);
-    // The contents meet the other source one level higher, so other entries meet.
     check(dir.path(), &["a/", "a/s/"], &["d ", "f f a/s/f", "f g a/g", "d s", "f s/f a/s/f", ". s", ". "], 0);
 }
 

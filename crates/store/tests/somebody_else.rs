@@ -1,4 +1,4 @@
-//! Another user with write access to the target replaces files while they are written, or moves the target.
+//! Another user with write access replaces files while they are written, or moves the target.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Scenarios of reading: resolving typed paths, walking them, opening their files.
+//! Reading: resolving typed paths, walking them, opening their files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,8 +25,7 @@ fn resolve(paths: &[PathBuf], options: &ResolveOptions) -> Arc<SourceSet> {
     Arc::new(SourceSet::resolve(&paths, options).unwrap())
 }
 
-/// One line for each step: `d` directory, `f` file, `l` link, `h` hard link, `.` end (`!` incomplete), `s` skipped,
-/// `x` failed.
+/// `d` directory, `f` file, `l` link, `h` hard link, `.` end (`!` incomplete), `s` skipped, `x` failed.
 fn lines<T: SourceTree + ?Sized>(set: &Arc<T>, options: WalkOptions) -> Vec<String> {
     let line = |found| match found {
         Found::Entry(entry) => match entry.kind {
@@ -56,7 +55,6 @@ fn tree() -> tempfile::TempDir {
     dir
 }
 
-/// A user who waits wants to know how much of a tree lies behind the walk, when only its names are known.
 #[test]
 fn a_walk_of_directories_of_one_size_knows_its_share_at_each_file() {
     const EACH: usize = 10;
@@ -168,7 +166,7 @@ fn a_list_selects_paths_and_the_directories_that_lead_to_them() {
     let files_from = Some(Arc::new(FileList::of(["b/inner", "./a.txt", "missing"]).unwrap()));
     let set = resolve(&[dir.path().join("top")], &ResolveOptions::default());
     let found = lines(&set, WalkOptions { files_from, ..Default::default() });
-    // As in rsync: a listed directory comes alone, and the source directory comes because of the dot.
+    // As in rsync: a listed directory comes alone, and the source directory because of the dot.
     assert_eq!(found, ["d ", "f a.txt", "d b", "d b/inner", "! b/inner", "! b", "x missing", "! "]);
     let files_from = Some(Arc::new(FileList::of(["b/inner/", "a.txt"]).unwrap()));
     let found = lines(&set, WalkOptions { files_from, ..Default::default() });
@@ -233,7 +231,7 @@ fn several_sources_one_missing_and_one_file() {
     assert!(SourceSet::resolve(&paths, &ResolveOptions::default()).is_err());
     assert!(SourceSet::resolve(&[path("top/a.txt")], &ResolveOptions::default()).unwrap().is_single_file());
     assert!(SourceSet::resolve(&[path("top/a.txt/")], &ResolveOptions::default()).is_err());
-    // The same name from two places would overwrite itself; the same file twice is one.
+    // The same name twice would overwrite itself; the same file is one.
     fs::write(dir.path().join("a.txt"), b"other").unwrap();
     assert!(SourceSet::resolve(&[path("top/a.txt"), path("a.txt")], &ResolveOptions::default()).is_err());
     assert!(SourceSet::resolve(&[path("a.txt"), path("a.txt")], &ResolveOptions::default()).is_ok());
@@ -354,7 +352,6 @@ fn links_in_the_tree_lead_nowhere_unless_followed() {
     assert!(set.open(0, b"b").is_err());
     assert!(set.open(0, b"b/x.o").is_ok());
     assert!(set.open(1, b"b/x.o").is_err());
-    // A directory is replaced by a link after it was found.
     fs::rename(top.join("empty"), top.join("was-empty")).unwrap();
     symlink(&secret, top.join("empty")).unwrap();
     assert!(set.open(0, b"empty/key").is_err());
@@ -418,7 +415,6 @@ fn a_file_that_grows_while_its_names_are_found_keeps_them() {
     let top = dir.path().join("top");
     fs::hard_link(top.join("a.txt"), top.join("b/again")).unwrap();
     fs::hard_link(top.join("a.txt"), top.join("z")).unwrap();
-    // The path at the target may differ from the path at the source.
     for source in [top.clone(), top.join("")] {
         let set = resolve(&[source], &ResolveOptions::default());
         let mut linked = 0;
@@ -445,8 +441,7 @@ fn attributes_are_read_when_asked_for() {
     assert_eq!(read(false), []);
 }
 
-/// The steps of a walk while the call about `name`, in any directory, fails with `errno`. `None` if the host does not
-/// permit tracing.
+/// The steps of a walk while the call about `name` fails with `errno`. `None`: no tracing here.
 fn lines_while_failing(set: &Arc<SourceSet>, call: Call, name: &str, errno: Errno) -> Option<Vec<String>> {
     let set = Arc::clone(set);
     let (sender, receiver) = channel();
@@ -474,7 +469,7 @@ fn lines_while_failing(set: &Arc<SourceSet>, call: Call, name: &str, errno: Errn
 fn an_unreadable_directory_ends_incomplete() {
     let dir = tree();
     let set = resolve(&[dir.path().join("top/b")], &ResolveOptions::default());
-    // This simulates a user who may not read it; root may read all.
+    // Stands for a user who may not read it: root may read all.
     let Some(found) = lines_while_failing(&set, Call::Open, "inner", Errno::ACCESS) else { return };
     assert_eq!(found, ["d b", "d b/inner", "x b/inner", "! b/inner", "f b/x.o", ". b"]);
 }

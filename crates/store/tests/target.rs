@@ -1,5 +1,4 @@
-//! Scenarios of writing: opening the target, making entries, finishing and resuming files, and planted ways out of the
-//! root.
+//! Writing: opening the target, making entries, finishing and resuming files, and planted ways out.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -100,7 +99,6 @@ fn a_file_appears_only_when_it_is_committed() {
     part.commit(&meta, true).unwrap();
     tree.flush_dir(b"").unwrap();
     let stat = tree.stat(b"file").unwrap().unwrap();
-    // Set-user and set-group bits are asked for on their own.
     assert_eq!((stat.kind, stat.mode, stat.mtime, stat.size), (Kind::File, 0o750, OLD, 11));
     assert_eq!(part.id(), (stat.id.dev, stat.id.ino));
     assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
@@ -185,7 +183,7 @@ fn a_discarded_part_never_names_what_took_its_place() {
     let root = dir.path().join("root");
     let old = tree.new_part(b"file", false).unwrap();
     old.write_at(b"of the old version", 0).unwrap();
-    // The source changed; a lane that had brought all of the old version is still about to name it.
+    // The source changed; a lane with all of the old version is about to name it.
     old.discard().unwrap();
     let new = tree.new_part(b"file", false).unwrap();
     new.write_at(b"half of the ne", 0).unwrap();
@@ -383,7 +381,7 @@ fn a_parent_swapped_for_a_link_between_steps_leads_nowhere() {
     fs::rename(root.join("d"), root.join("moved")).unwrap();
     symlink("../outside", root.join("d")).unwrap();
     part.commit(&Metadata::default(), true).unwrap();
-    // These go to the directory that was opened, or are refused; never through the link.
+    // These go to the opened directory, or are refused; never through the link.
     let _ = tree.new_part(b"d/other", false);
     let _ = tree.new_part(b"d/victim", true);
     let meta = Metadata { mode: Some(0o777), mtime: Some(OLD), ..Default::default() };
@@ -424,7 +422,6 @@ fn directories_links_and_hard_links_are_made_once() {
     assert!(tree.make_hard_link(b"d/link", b"file").unwrap());
     assert!(tree.make_hard_link(b"d", b"file").is_err());
     assert_eq!(fs::metadata(root.join("file")).unwrap().nlink(), 4);
-    // Writing one name anew leaves the others alone.
     let part = tree.new_part(b"d/again", false).unwrap();
     part.write_at(b"new", 0).unwrap();
     part.commit(&Metadata::default(), false).unwrap();
@@ -473,7 +470,7 @@ fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
             "{error}"
         );
     };
-    // A file system that takes both names for one shows the first entry under the second name.
+    // A file system that takes both names for one shows the first entry under the second.
     let fold = |first: &str, second: &str| fs::rename(root.join(first), root.join(second)).unwrap();
     committed(&tree, "README", b"first").unwrap();
     fold("README", "readme");
@@ -487,14 +484,14 @@ fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
     tree.make_symlink(b"Link", b"there", &Metadata::default()).unwrap();
     fold("Link", "link");
     refused(tree.make_symlink(b"link", b"elsewhere", &Metadata::default()).map(drop));
-    // The next run finds the first entry and keeps it; then the second is refused as before.
+    // The next run keeps the first entry, and refuses the second as before.
     let tree = open(&root);
     let standing = tree.stat(b"readme").unwrap().unwrap();
     tree.keep(&standing, b"README");
     refused(tree.check_twin(&standing, b"readme"));
     refused(committed(&tree, "readme", b"second"));
     assert_eq!(fs::read(root.join("readme")).unwrap(), b"first");
-    // An inode freed by a replaced link may become any other entry's.
+    // A replaced link's inode may become any other entry's.
     for round in 0..20 {
         let link = format!("link-{round}");
         symlink("before", root.join(&link)).unwrap();
@@ -579,7 +576,6 @@ fn deletion_takes_what_is_not_kept_and_never_follows_links() {
     assert!(
         tree.delete_extraneous(b"missing", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ()).is_empty()
     );
-    // A directory that was deleted and made again is not taken for the old one.
     tree.make_dir(b"d/old").unwrap();
     tree.make_dir(b"d/old/deep").unwrap();
     tree.new_part(b"d/old/deep/file", false).unwrap().commit(&Metadata::default(), false).unwrap();

@@ -1,22 +1,22 @@
 //! What an end can do.
 
-/// What an end can do with the data written to it.
+/// The abilities of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// The end keeps what is written. Otherwise it discards all, and nothing is made.
+    /// Written data stays.
     pub keeps: bool,
-    /// Pieces of a file can be written in any order, by several threads.
+    /// Pieces of a file may be written in any order at once.
     pub random_writes: bool,
-    /// Every piece of a file but the last has at least this many bytes.
+    /// The least bytes of a piece but the last.
     pub least_part_bytes: u64,
-    /// A draft gets its final name at once, also where another file stands. Otherwise a half-written file may show.
+    /// A draft gets its name at once, also over another file; otherwise half a file may show.
     pub rename: bool,
-    /// An entry keeps the modification time that it is given.
+    /// An entry keeps a given modification time.
     pub times: bool,
-    /// The steps in which it keeps them, in nanoseconds: at most a second.
+    /// The steps of these times, at most a second.
     pub time_step_ns: u32,
-    /// The metadata tell which file an entry is, how many names it has, and each change of it (inode, ctime). Otherwise a
-    /// file that was replaced by one of the same size and time looks unchanged.
+    /// The metadata tell which file an entry is, its names, and each change (inode, ctime). Otherwise a file replaced by one
+    /// of the same size and time looks unchanged.
     pub tells_files: bool,
     /// The end has symbolic links.
     pub symbolic_links: bool,
@@ -24,12 +24,12 @@ pub struct Abilities {
     pub hard_links: bool,
     /// Ranges without data take no space.
     pub holes: bool,
-    /// The end has directories. Otherwise they are the names in front of slashes, and have no metadata of their own.
+    /// The end has directories, not only slashes in names.
     pub directories: bool,
 }
 
 impl Abilities {
-    /// A disk of this host can do everything.
+    /// All abilities: a disk of this host.
     pub const ALL: Abilities = Abilities {
         keeps: true,
         random_writes: true,

@@ -3,22 +3,18 @@
 use std::fmt::Debug;
 use std::io;
 
-/// The journal of one draft: it says which data is on the medium, so that a later run can go on.
-///
-/// A local disk keeps it beside the draft. Other ends keep it in a directory of this host.
+/// The journal of one draft: which data is on the medium. Ends other than a disk keep it on this host.
 pub trait Journal: Debug + Send + Sync {
-    /// Begins the journal anew, with only this header, and waits until it is on the medium. `begun` is called as soon
-    /// as the journal exists, before it is flushed.
+    /// Begins anew with only this header, on the medium on return. Calls `begun` before the flush, once the journal exists.
     fn begin(&self, header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()>;
 
-    /// Appends a record and waits until it is on the medium.
+    /// Appends a record, on the medium on return.
     fn append(&self, record: &[u8]) -> io::Result<()>;
 
-    /// Keeps only the first `len` bytes of a resumed journal, and waits until the rest is gone from the medium. A torn
-    /// record at the end would hide all later ones, and a record beyond the end of the draft could be believed once the
-    /// draft has grown.
+    /// Keeps the first `len` bytes of a resumed journal; the rest is gone from the medium on return. A torn record would
+    /// hide later ones; one beyond the draft could be believed once that has grown.
     fn keep(&self, len: u64) -> io::Result<()>;
 
-    /// Removes the journal, if there is one.
+    /// Removes the journal, if any.
     fn remove(&self) -> io::Result<()>;
 }

@@ -1,12 +1,12 @@
-//! Ends: where trees are read, and where they are written.
+//! The ends where trees are read and written.
 //!
 //! ```text
 //!   SourceTree: items (a walk), files to read           this host's disk, zeros, stripes
 //!   TargetTree: entries, drafts of files, journals      this host's disk, nowhere
 //!   PlaceTree:  one path at a time, for people          ends where no haul runs
 //! ```
-//! A session knows an end by these traits alone. An end of this host also hands out its local tree, file or part, so that
-//! the session can use the routes of the kernel. `tests/conformance` has the scenarios that every end must pass.
+//! A session knows an end by these traits, and for the kernel's routes by this host's tree, file or part.
+//! `tests/conformance` has every end's scenarios.
 
 pub(crate) mod abilities;
 pub(crate) mod connections;

@@ -9,8 +9,7 @@ use crate::error::{Result, StoreError};
 use crate::meta::{Applied, Metadata, Stat};
 use crate::source_names::SourceNames;
 
-/// A tree that takes everything and keeps nothing. Its [`Abilities`] say so: a session verifies what arrives, and makes
-/// nothing.
+/// A tree that takes everything and keeps nothing: a session only verifies what arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Nowhere;
 

@@ -18,80 +18,77 @@ use crate::walk_options::WalkOptions;
 
 /// A tree to read.
 pub trait SourceTree: Debug + Send + Sync {
-    /// Yields all that is to be copied: each directory before its content, the names of a directory sorted.
+    /// Yields all to copy: directories before content, names sorted.
     fn items(self: Arc<Self>, options: WalkOptions) -> Box<dyn ItemSource>;
 
-    /// Opens a regular file that the walk found, by its `source` and `source_path`.
+    /// Opens a regular file of the walk.
     fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile>;
 
-    /// Whether exactly one path was given, and it is not a directory: the target may be its new name.
+    /// Whether one path was given, no directory: the target may be its new name.
     fn is_single_file(&self) -> bool {
         false
     }
 
-    /// The name of that single file.
+    /// The single file's name.
     fn name_of_single_file(&self) -> &[u8] {
         b""
     }
 
-    /// Removes a file or link if it still is what was copied. False: it is gone already.
+    /// Removes a file or link that still is what was copied. False: it is gone.
     fn remove(&self, _source: u32, source_path: &[u8], _copied: &AsCopied) -> Result<bool> {
         let error = refusal(io::ErrorKind::Unsupported, "nothing can be removed from this source");
         Err(StoreError::new("remove the source", source_path, error))
     }
 
-    /// Returns the source in whose directory a target has a draft of this path. From then on the walk reports a failure
-    /// where it finds that draft.
+    /// The source in whose directory a target has this draft; the walk then fails there.
     fn seen_at(&self, _draft: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    /// The order of reads that suits the end. It may change as the end learns what its files are like.
+    /// The order of reads that suits the end, as known by now.
     fn access(&self) -> Access {
         Access::Random
     }
 
-    /// The connections over which files are read, where the end is served by another host.
+    /// The connections of an end that another host serves.
     fn connections(&self) -> Option<Arc<dyn Connections>> {
         None
     }
 
-    /// How many files were compared with sums of their server. `None`: a file of this end has no sum to compare with.
+    /// How many files were compared with sums, if this end has any.
     fn sums(&self) -> Option<SumCounts> {
         None
     }
 
-    /// The local directories beneath which files are opened, so that the process may give up its rights to all others.
-    /// `None`: files are opened anywhere.
+    /// The local directories of opened files, to give up rights to others. `None`: anywhere.
     fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
         Some(Vec::new())
     }
 }
 
-/// The order of reads that suits an end, as with posix_fadvise(2).
+/// The order of reads that suits an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
-    /// Any place is read as quickly as any other.
+    /// Every place is read as quickly.
     #[default]
     Random,
-    /// A reader that goes on where it was is much quicker than one that jumps. Several readers may be in one file. Each says how far it
-    /// goes on ([`FileToRead::reads_on`]).
+    /// Reading on is much quicker than jumping. Readers of one file say how far they go on ([`FileToRead::reads_on`]).
     Runs {
-        /// A jump costs as much time as so many bytes.
+        /// The bytes whose time a jump costs.
         jump_bytes: u64,
     },
-    /// A file is read from front to back, by one reader.
+    /// One reader reads a file from front to back.
     Sequential,
 }
 
-/// Where the items of a job come from, one after the other: a walk over a tree, or a list.
+/// The items of a job: a walk over a tree, or a list.
 pub trait ItemSource: Iterator<Item = Found> + Send {
-    /// The entries left out so far because an earlier source has their names.
+    /// The entries left out for an earlier source's.
     fn duplicates(&self) -> Duplicates {
         Duplicates::default()
     }
 
-    /// The estimated share of the whole found so far, from 0 to 1, from the names read so far.
+    /// The estimated share found so far, 0 to 1.
     fn share(&self) -> Option<f64> {
         None
     }
@@ -101,39 +98,38 @@ impl ItemSource for std::vec::IntoIter<Found> {}
 
 /// A file to read.
 pub trait FileToRead: Debug + Send + Sync {
-    /// The current metadata. Another version than the walk's means that the file has changed.
+    /// The current metadata; another version: the file has changed.
     fn stat(&self) -> io::Result<Stat>;
 
-    /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
+    /// Fills `buffer` from `offset` on; less at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// This thread will read on from `start` to `end`, without a jump. Other threads read what follows.
+    /// Announces that this thread reads from `start` to `end`, and others what follows.
     fn reads_on(&self, _start: u64, _end: u64) {}
 
-    /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
-    /// An end without holes has data everywhere.
+    /// The next `[start, end)` of data at or after `offset`, clipped to `end`; `None`: only a hole is left. Without holes
+    /// all is data.
     fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
         Ok((offset < end).then_some((offset, end)))
     }
 
-    /// The server's sum of this file, where there is one to compare with.
+    /// The server's sum of this file, if any.
     fn server_sum(&self) -> Option<Arc<dyn ServerSum>> {
         None
     }
 
-    /// The extended attributes and ACLs that were asked for, where the end has them.
+    /// The requested extended attributes and ACLs.
     fn attributes(&self, _xattrs: bool, _acls: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         Ok(Vec::new())
     }
 }
 
-/// A file of any end, open for reading. Callers can ask for the file of this host, whose bytes the kernel can move and
-/// whose blocks are read without a virtual call.
+/// An open file of any end, on this host with the kernel's routes and no virtual call.
 #[derive(Debug)]
 pub enum SourceFile {
-    /// On this host.
+    /// A file of this host.
     Local(LocalFile),
-    /// Anywhere else.
+    /// Any other file.
     Other(Arc<dyn FileToRead>),
 }
 
@@ -170,7 +166,7 @@ impl SourceFile {
         }
     }
 
-    /// Whether there are bytes at `end`, where the metadata say that the file ends.
+    /// Whether there are bytes at `end`, the metadata's size.
     pub fn reads_on_at(&self, end: u64) -> io::Result<bool> {
         match self {
             SourceFile::Local(file) => Ok(file.read_at(&mut [0], end)? > 0),
@@ -218,13 +214,12 @@ impl SourceFile {
         }
     }
 
-    /// The descriptor of a local file, for routes that move bytes inside the kernel.
+    /// The descriptor of a local file, for the kernel's routes.
     pub fn local_fd(&self) -> Option<BorrowedFd<'_>> {
         self.local().map(|file| file.as_fd())
     }
 
-    /// Prepares a file of `size` bytes to be read from front to back. If it has at least `from_bytes`, looks at what
-    /// the page cache has of it.
+    /// Prepares to read from front to back; from `from_bytes` on, looks at the page cache.
     pub fn prepare(&mut self, size: u64, from_bytes: Option<u64>) {
         let SourceFile::Local(file) = self else { return };
         if let Some(from_bytes) = from_bytes {
@@ -233,7 +228,7 @@ impl SourceFile {
         file.advise_sequential();
     }
 
-    /// The parts of a local file that the page cache did not have when the file was prepared.
+    /// The uncached parts of a prepared local file.
     pub fn cold(&self) -> Option<&ColdMap> {
         self.local().and_then(LocalFile::cold)
     }

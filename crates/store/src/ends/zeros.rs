@@ -11,8 +11,7 @@ use crate::local_file::LocalFile;
 use crate::meta::{STAT_BLOCK_BYTES, Stat};
 use crate::scratch;
 
-/// One file of `bytes` zeros, named `zero`, in no directory. It is a hole of a file in memory that counts as data, so
-/// that its zeros are sent.
+/// One file `zero` of zeros, in no directory: a hole in memory that counts as data.
 pub fn zeros(bytes: u64) -> Result<Arc<dyn SourceTree>> {
     let typed = format!("zero:{bytes}").into_bytes();
     let made = scratch::in_memory(bytes).and_then(|file| Ok((Stat::of_fd(&file)?, file)));

@@ -1,4 +1,4 @@
-//! The rules of merge files, from the root down to the directory where a walk is.
+//! The rules of merge files, from the root down to a directory.
 
 use std::io;
 
@@ -22,16 +22,15 @@ struct Level {
 #[derive(Debug, Default)]
 struct Rules {
     list: Vec<Rule>,
-    /// The rules of the directories above are forgotten.
     clears: bool,
 }
 
-/// Reads a merge file by its path; `None` where there is none.
+/// Reads a merge file, if there is one.
 pub type ReadFile<'a> = dyn FnMut(&[u8]) -> io::Result<Option<Vec<u8>>> + 'a;
 
 impl DirectoryRules {
-    /// Goes to the directory of `path`, and reads the merge files on the way. `complain` gets each file that cannot be
-    /// read or has a line that is no rule.
+    /// Goes to the directory of `path`, and reads the merge files on the way. `complain` gets each unreadable file, or line
+    /// that is no rule.
     pub fn go_to<'f>(
         &mut self,
         merge_files: impl Iterator<Item = &'f MergeFile> + Clone,
@@ -107,7 +106,6 @@ impl DirectoryRules {
         rules
     }
 
-    /// Decides by the rules of one merge file, the innermost directory first.
     pub(crate) fn decided(
         &self,
         merge: usize,

@@ -1,4 +1,4 @@
-//! One rule: which side asks, which part of a path it looks at, and whether the pattern matches there.
+//! One rule: which side asks, which part of a path it sees, and whether the pattern matches.
 
 use crate::pattern::{Manner, Pattern, Start, has_wildcard};
 
@@ -11,7 +11,7 @@ pub enum Asks {
     Sender,
     /// The receiver: may it be deleted?
     Receiver {
-        /// The entry stands beneath a directory that is deleted.
+        /// The entry stands beneath a deleted directory.
         is_beneath_deleted: bool,
     },
 }
@@ -21,22 +21,20 @@ pub(crate) struct Rule {
     pub(crate) include: bool,
     traits: RuleTraits,
     directories_only: bool,
-    /// The pattern ends with `***`, for which a directory has a slash at its end: `dir/***` is the directory and
-    /// everything in it.
+    /// The pattern ends with `***`: `dir/***` is the directory and all in it.
     takes_slash: bool,
     scope: Scope,
     pattern: Pattern,
 }
 
-/// The part of the path that a rule looks at.
 #[derive(Debug, Clone, Copy)]
 enum Scope {
-    /// The last components, this many. A path with fewer does not match.
+    /// The last components; a shorter path does not match.
     Last(usize),
-    /// The end of the path, from any component on: `**` in the pattern takes as many components as it needs.
+    /// The end of the path from any component on, for `**`.
     End,
     Whole,
-    /// The whole path with a slash in front, so that a leading `**/` may stand for no directory at all.
+    /// The whole path after a slash: a leading `**/` may be no directory.
     WholeAfterSlash,
 }
 
@@ -49,7 +47,7 @@ impl Rule {
         if text.is_empty() {
             return Err("an include or exclude pattern is empty".into());
         }
-        // rsync looks for `**` in the text, whether or not the first star is quoted.
+        // rsync looks for `**` in the text, even with the first star quoted.
         let spans_components = has_wildcard(text) && text.windows(2).any(|pair| pair == b"**");
         let begins_wild = spans_components && text.starts_with(b"**");
         let (text, directories_only) = match text.strip_suffix(b"/") {
@@ -81,7 +79,7 @@ impl Rule {
         }
     }
 
-    /// The path as a rule of a merge file in `directory` sees it: a slash in front is that directory.
+    /// The path for a rule of a merge file in `directory`, which is a leading slash's root.
     pub(crate) fn seen_from<'a>(&self, directory: &[u8], path: &'a [u8]) -> &'a [u8] {
         let beneath = if directory.is_empty() { Some(path) } else { path.strip_prefix(directory) };
         match self.scope {

@@ -11,16 +11,16 @@
 /// A filter rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterRule {
-    /// A rule for names that match a pattern.
+    /// A pattern's rule.
     Pattern(PatternRule),
-    /// The rules that stand in a file of each directory.
+    /// The rules in a file of each directory.
     PerDirectory(MergeFile),
 }
 
-/// Includes or excludes what matches a pattern.
+/// A pattern's rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternRule {
-    /// Include rather than exclude.
+    /// Include, not exclude.
     pub include: bool,
     /// rsync's pattern language.
     pub pattern: Vec<u8>,
@@ -31,38 +31,38 @@ pub struct PatternRule {
 /// Where and when a rule holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RuleTraits {
-    /// The sides where the rule holds.
+    /// The sides where it holds.
     pub sides: Sides,
-    /// The rule is for entries that do not match.
+    /// Entries that do not match are meant.
     pub negated: bool,
-    /// The rule does not hold beneath a directory that is deleted.
+    /// Does not hold beneath a deleted directory.
     pub perishable: bool,
 }
 
 /// The sides of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sides {
-    /// An excluded entry is neither copied nor deleted.
+    /// Neither copied nor deleted.
     #[default]
     Both,
-    /// An excluded entry is not copied.
+    /// Not copied.
     Sender,
-    /// An excluded entry is not deleted.
+    /// Not deleted.
     Receiver,
 }
 
 /// A file with rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeFile {
-    /// The file's name in each directory; of a single file, its path.
+    /// The name in each directory, or a single file's path.
     pub name: Vec<u8>,
-    /// The rules also hold in the directories beneath.
+    /// The rules also hold in directories beneath.
     pub inherits: bool,
     /// The file itself is left out.
     pub excludes_itself: bool,
-    /// The format of the content.
+    /// The format.
     pub format: MergeFormat,
-    /// Words are the rules, not lines.
+    /// Words are rules, not lines.
     pub words: bool,
     /// The traits of rules without their own.
     pub traits: RuleTraits,
@@ -73,12 +73,12 @@ pub struct MergeFile {
 pub enum MergeFormat {
     /// Rules.
     Rules,
-    /// Patterns, with no prefix.
+    /// Patterns without a prefix.
     Patterns {
         /// Whether the patterns include.
         include: bool,
     },
-    /// Patterns to exclude, as CVS has them; `!` forgets the patterns before.
+    /// CVS's patterns to exclude; `!` forgets earlier ones.
     Cvs,
 }
 
@@ -87,9 +87,9 @@ pub enum MergeFormat {
 pub enum ReadRule {
     /// A rule of the list.
     Rule(FilterRule),
-    /// The rules of this file stand here.
+    /// The rules of this file.
     Merge(MergeFile),
-    /// The patterns that CVS ignores stand here.
+    /// The patterns that CVS ignores.
     Cvs,
     /// The rules so far are forgotten.
     Clear,
@@ -102,7 +102,7 @@ impl FilterRule {
     }
 }
 
-/// Reads one rule, as `--filter` takes it. The error is a sentence for the user.
+/// Reads a rule of `--filter`. Errors are for the user.
 pub fn read_rule(text: &[u8], usual: RuleTraits) -> Result<ReadRule, String> {
     let wrong = || format!("'{}' is no filter rule", crate::error::printable(text));
     let (kind, rest) = kind_of(text).ok_or_else(wrong)?;
@@ -169,15 +169,13 @@ pub fn read_rule(text: &[u8], usual: RuleTraits) -> Result<ReadRule, String> {
     Ok(ReadRule::Rule(FilterRule::Pattern(PatternRule { include, pattern: pattern.to_vec(), traits })))
 }
 
-/// Takes the name of a file in each walked directory. A slash in front would be for the directories above the root,
-/// which are not read.
+/// Takes a file's name in each walked directory; a leading slash would mean unread ones above the root.
 fn per_directory(merge: MergeFile) -> Option<ReadRule> {
     let name = merge.name.strip_prefix(b"/").unwrap_or(&merge.name).to_vec();
     let is_name = !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) && name != b"." && name != b"..";
     is_name.then_some(ReadRule::Rule(FilterRule::PerDirectory(MergeFile { name, ..merge })))
 }
 
-/// The short name of the rule, with its modifiers and pattern.
 fn kind_of(text: &[u8]) -> Option<(u8, &[u8])> {
     for (long, short) in LONG_NAMES {
         if let Some(rest) = text.strip_prefix(long.as_bytes())
@@ -204,7 +202,7 @@ const LONG_NAMES: &[(&str, u8)] = &[
 ];
 
 impl MergeFile {
-    /// Reads the rules of such a file. An invalid line is an error, after the rules before it.
+    /// Reads the rules up to each invalid line, an error.
     pub fn read<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = Result<ReadRule, String>> + 'a {
         let words = self.words;
         let is_end =
@@ -227,7 +225,7 @@ impl MergeFile {
     }
 }
 
-/// The patterns that CVS ignores by default, from rsync.
+/// The patterns that CVS ignores, from rsync.
 pub const CVS_PATTERNS: &str = "RCS SCCS CVS CVS.adm RCSLOG cvslog.* tags TAGS .make.state .nse_depinfo *~ #* .#* ,* _$* *$ \
     *.old *.bak *.BAK *.orig *.rej .del-* *.a *.olb *.o *.obj *.so *.exe *.Z *.elc *.ln core .svn/ .git/ .hg/ .bzr/";
 

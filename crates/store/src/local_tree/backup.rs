@@ -1,7 +1,6 @@
 //! Keeps replaced and deleted entries under another name, as rsync's `--backup` does.
 //!
-//! The entry gets its second name first, and loses the old one when the new entry takes it, so a reader always finds
-//! one there. Where the file system has no hard links, the entry is renamed.
+//! The entry gets its second name before it loses the first: a reader always finds one. Without hard links it is renamed.
 
 use std::fmt;
 use std::io;
@@ -21,14 +20,13 @@ use super::replace::replace;
 #[derive(Debug)]
 pub(crate) struct Backups {
     suffix: Vec<u8>,
-    /// The tree of backups, with the same paths. `None`: they stand beside their entries.
+    /// The tree of backups; `None`: beside their entries.
     elsewhere: Option<Box<dyn Elsewhere>>,
 }
 
-/// A tree for backups alone.
 pub(super) trait Elsewhere: fmt::Debug + Send + Sync {
-    /// Runs `work` with the directory of this path and its name there. Missing directories above it are made with the modes of those
-    /// above `like`, which has the same path in the other tree.
+    /// Runs `work` with this path's directory and name. Missing directories get the modes of those above `like`, at the same
+    /// path in the other tree.
     fn within_parent_like(&self, path: &[u8], like: &OwnedFd, work: &mut Work<'_>) -> io::Result<bool>;
 
     fn root_directory(&self) -> Option<BorrowedFd<'_>>;
@@ -41,7 +39,6 @@ impl Backups {
         Self { suffix: suffix.to_vec(), elsewhere }
     }
 
-    /// The directory of backups, if it is outside the tree.
     pub(super) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.elsewhere.as_ref()?.root_directory()
     }
@@ -55,8 +52,7 @@ impl Backups {
         self.stand_beside() && name.len() > self.suffix.len() && name.ends_with(&self.suffix)
     }
 
-    /// Gives the entry its second name; true if it has lost the first one. Directories and our own temporary files have
-    /// no backups.
+    /// Gives the entry its second name; true if it lost the first. Directories and our temporary files have no backups.
     pub(crate) fn keep(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
         let name = split(path).1;
         if parse_haul_name(name).is_some() {
@@ -75,8 +71,8 @@ impl Backups {
         tree.within_parent_like(&path, dir, &mut |to, name| entry.set_aside(to, name))
     }
 
-    /// The name of the backup beside an entry. The source may also have that name: an entry placed by this job stays,
-    /// and the suffix is added once more. rsync, which goes by name, does the same.
+    /// The name of the backup beside an entry. Where this job has placed an entry, the suffix is added once more, as in
+    /// rsync.
     fn free_of_ours(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<Vec<u8>> {
         let mut backup = path.to_vec();
         for _ in 0..MAX_SUFFIXES {
@@ -90,14 +86,13 @@ impl Backups {
         Err(refusal(io::ErrorKind::AlreadyExists, "entries of this copy have all names that its backup could get"))
     }
 
-    /// Keeps an entry that is about to be deleted: see [`Backups::keep`]. A backup of an earlier run beside its entry
-    /// gets no backup.
+    /// [`Backups::keep`] of an entry to be deleted; a backup beside its entry gets none.
     pub(crate) fn keep_deleted(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
         if self.may_be_backup(path) { Ok(false) } else { self.keep(placed, dir, path) }
     }
 }
 
-/// `f`, `f~`, `f~~` may all come from the source, but not many more.
+/// `f`, `f~`, `f~~` may come from the source, but not many more.
 const MAX_SUFFIXES: usize = 16;
 
 struct Entry<'a> {
@@ -109,7 +104,7 @@ struct Entry<'a> {
 impl Entry<'_> {
     fn set_aside(&self, to: &Arc<OwnedFd>, backup: &[u8]) -> io::Result<bool> {
         match Stat::of_name(to.as_fd(), backup) {
-            // A run that died has done it. A rename onto the same file would do nothing.
+            // A run that died has done it; the rename would do nothing.
             Ok(earlier) if earlier.is_same_inode(&self.standing) => return Ok(false),
             Ok(earlier) if earlier.kind == Kind::Directory => {
                 return Err(refusal(io::ErrorKind::IsADirectory, "a directory stands where its backup goes"));
@@ -118,7 +113,7 @@ impl Entry<'_> {
         }
         let link = |new: &[u8]| rustix::fs::linkat(self.dir, self.name, to, new, AtFlags::empty());
         let linked = match link(backup) {
-            // No file can have this name, so it is not the part of a file with the backup's name.
+            // No file can have this name: it is not the part of a file with the backup's name.
             Err(Errno::EXIST) => replace(to, backup, &part_name(&[b"/", backup].concat()), link),
             linked => Ok(linked?),
         };

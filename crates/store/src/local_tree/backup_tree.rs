@@ -12,8 +12,8 @@ use super::backup::{Backups, Elsewhere, Work};
 use super::options::TargetOptions;
 
 impl LocalTree {
-    /// Makes replaced and deleted entries stay, with this suffix, and beneath this directory if it is not empty. A
-    /// relative directory begins at the target.
+    /// Makes replaced and deleted entries stay, with this suffix, beneath `directory` unless empty, from the target if
+    /// relative.
     pub fn keep_backups(&self, suffix: &[u8], directory: &[u8], options: &TargetOptions) -> Result<()> {
         let is_name = !suffix.contains(&b'/') && !suffix.contains(&0);
         if !is_name || (suffix.is_empty() && directory.is_empty()) {
@@ -31,17 +31,15 @@ impl LocalTree {
         Ok(())
     }
 
-    /// The directory of backups, if it is outside the tree.
+    /// The directory of backups outside the tree, if any.
     pub fn backup_directory(&self) -> Option<BorrowedFd<'_>> {
         self.settings.backups.get()?.directory()
     }
 }
 
 impl LocalTree {
-    /// Makes the directories above a path, with the modes of the directories above `dir`, which has the same path in
-    /// the other tree.
+    /// Makes the directories above a path, with the modes of those above `dir` in the other tree.
     fn make_parents_like(&self, path: &[u8], dir: &OwnedFd) -> io::Result<()> {
-        // Mostly all of them exist.
         if self.within_parent(path, |_, _| Ok(())).is_ok() {
             return Ok(());
         }

@@ -1,9 +1,9 @@
-//! `--delay-updates`: a complete file waits in a directory beside its place, and all get their names at the end.
+//! `--delay-updates`: complete files wait in a directory beside their places, and get their names at the end.
 //!
 //! ```text
 //!   part -> verified, flushed -> DIR/.~tmp~/name -> ... -> all of the copy has arrived -> DIR/name
 //! ```
-//! A run that dies leaves the waiting files; the next takes those that match the source by size and time.
+//! The next run takes waiting files of the source's size and time.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,7 +24,7 @@ use super::finished_directory::FinishedDirectory;
 use super::waiting::Waiting;
 
 impl LocalTree {
-    /// Makes complete files wait in directories of this name, beside their places.
+    /// Makes files wait in directories of this name beside their places.
     pub fn delay_names(&self, directory: &[u8]) -> Result<()> {
         let list = PathList::new(self.root_directory());
         let waiting = Mutex::new(list.context("make the list of delayed files in", b".")?);
@@ -37,18 +37,18 @@ impl LocalTree {
         self.settings.delayed.get().is_some()
     }
 
-    /// Notes a waiting file of an earlier run, which gets its name with the others.
+    /// Notes an earlier run's waiting file.
     pub fn delay_again(&self, path: &[u8], waiting: &Stat) -> Result<()> {
         self.settings.placed().note(waiting, path);
         self.settings.delayed.get().map_or(Ok(()), |delayed| delayed.note(path, b"")).context("delay", path)
     }
 
-    /// Notes a hard link to be made with the other names, because its first name may still be waiting.
+    /// Notes a hard link for later: its first name may be waiting.
     pub fn delay_hard_link(&self, path: &[u8], first: &[u8]) -> Result<()> {
         self.settings.delayed.get().map_or(Ok(()), |delayed| delayed.note(path, first)).context("delay", path)
     }
 
-    /// Gives all waiting files their names. `named` gets each path, `failed` each error.
+    /// Names all waiting files. `named` gets each path, `failed` each error.
     pub fn give_delayed_names(
         &self,
         named: &mut dyn FnMut(&[u8]),
@@ -79,13 +79,12 @@ impl LocalTree {
                 }
             }
         }
-        // A file that changed at the last moment may come once more.
         waiting.clear().context(context, b".")
     }
 
     fn give_delayed_name(&self, delayed: &Waiting, path: &[u8]) -> io::Result<()> {
         self.within_parent(path, |parent, name| {
-            // The directory has its final mode already, which may keep its owner out.
+            // The directory's final mode may keep its owner out.
             let finished = FinishedDirectory::open_up(parent.as_fd())?;
             let staged = open_own_directory(parent, &delayed.directory, false).map(Arc::new)?;
             let file = Stat::of_name(staged.as_fd(), name)?;
@@ -100,6 +99,5 @@ impl LocalTree {
     }
 }
 
-/// Remembered files that did not get their names: no hard link may be made to them. Beyond this number (about 16 MiB)
-/// no hard link is made at all.
+/// Remembered failed files, to which no hard link may be made. Beyond (about 16 MiB) none is made.
 const MAX_FAILED: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! The symbolic links to directories that a tree follows (`--keep-dirlinks`), and the directory that a path begins at.
+//! The followed links to directories (`--keep-dirlinks`), and the directory where a path begins.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,21 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::limits::MAX_MADE_LINKS;
 use crate::meta::{FileId, Stat};
 
-/// The cache of open parents tells several roots apart; a target has one.
+/// The cache of open parents tells roots apart; a target has one.
 pub(super) const ONLY_ROOT: u32 = 0;
 
-/// The links that are followed.
 #[derive(Debug, Default)]
 pub(crate) struct Dirlinks {
     pub(super) is_on: bool,
     followed: Mutex<BTreeMap<Vec<u8>, Followed>>,
-    /// Links that this job has made: a sender must not lead itself out of the tree.
+    /// The job's own links: a sender must not lead itself out of the tree.
     made: Mutex<HashSet<FileId>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Followed {
-    /// Tells the directory from the root and from others in the cache of open parents.
+    /// The directory's number in the cache of open parents.
     pub(super) number: u32,
     pub(super) dir: Arc<OwnedFd>,
     pub(super) id: FileId,
@@ -51,7 +50,6 @@ impl Dirlinks {
         made.len() >= MAX_MADE_LINKS || made.contains(&link.id)
     }
 
-    /// Whether a followed link leads to this directory.
     pub(crate) fn lead_to(&self, dir: &OwnedFd) -> bool {
         self.is_on && Stat::of_fd(dir).is_ok_and(|stat| self.followed().values().any(|followed| followed.id == stat.id))
     }
@@ -60,7 +58,6 @@ impl Dirlinks {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The innermost followed link on this path, and the path behind it.
     pub(super) fn find<'p>(&self, path: &'p [u8]) -> Option<(Followed, &'p [u8])> {
         if !self.is_on {
             return None;
@@ -75,7 +72,6 @@ impl Dirlinks {
     }
 }
 
-/// The directory beneath which a path is looked for, and the path in it.
 pub(super) struct Base<'a, 'p> {
     pub(super) number: u32,
     pub(super) dir: BaseDir<'a>,

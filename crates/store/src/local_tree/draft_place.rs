@@ -1,7 +1,7 @@
-//! Where the part of a file and its journal stand.
+//! Where a file's part and journal stand.
 //!
-//! A part gets its final name by a rename, which works only within one file system. If the requested directory lies on
-//! another one, the part stands beside its file: a copy into the final name would show half a file.
+//! Parts are renamed, within one file system. If the requested directory lies on another, the part stands beside its file: a
+//! copy would show half a file.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,9 +17,7 @@ use crate::name::{journal_name, part_name};
 
 #[derive(Debug)]
 pub(crate) enum Drafts {
-    /// A directory of this name in the directory of each file.
     InEach(Vec<u8>),
-    /// One directory for all.
     InOne(Arc<OwnedFd>),
 }
 
@@ -36,7 +34,6 @@ impl DraftPlace {
 }
 
 impl Drafts {
-    /// The place for the part of `name` in the open directory `parent`; with `make`, a missing directory is made.
     pub(crate) fn place(
         drafts: Option<&Self>,
         parent: &Arc<OwnedFd>,
@@ -61,8 +58,7 @@ impl Drafts {
     }
 }
 
-/// Opens a directory of ours in an open directory, never through a link. Another user could put anything into a
-/// directory of theirs.
+/// Opens our own directory in an open one, not through a link: another user's could hold anything.
 pub(crate) fn open_own_directory(parent: &OwnedFd, name: &[u8], make: bool) -> io::Result<OwnedFd> {
     if make {
         match rustix::fs::mkdirat(parent, name, Mode::RWXU) {

@@ -1,5 +1,5 @@
-//! Places parts and their journals: beside their files, or in a directory that was asked for (`--partial-dir`,
-//! `--temp-dir`). Also finds complete files that wait for their names (`--delay-updates`).
+//! Places parts and journals beside their files, or in a requested directory (`--partial-dir`, `--temp-dir`). Finds files
+//! that wait for their names (`--delay-updates`).
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -17,9 +17,8 @@ use super::draft_place::{Drafts, open_own_directory};
 use super::options::TargetOptions;
 
 impl LocalTree {
-    /// Makes parts stand in this directory: with `each`, in one of this name in the directory of each file; else all in
-    /// one, which is made if missing and whose relative path begins at the target. Returns a warning if the directory
-    /// lies on another file system than the target.
+    /// Makes parts stand in this directory: with `each`, one beside each file; else one for all, made if missing, from the
+    /// target if relative. Warns of another file system.
     pub fn place_drafts(&self, directory: &[u8], each: bool, options: &TargetOptions) -> Result<Option<String>> {
         if each {
             let is_name = !directory.is_empty() && !directory.contains(&b'/') && !directory.contains(&0);
@@ -48,7 +47,7 @@ impl LocalTree {
         }))
     }
 
-    /// The directory for parts, if it is outside the tree.
+    /// The directory for parts outside the tree.
     pub fn draft_directory(&self) -> Option<BorrowedFd<'_>> {
         match self.settings.drafts.get()? {
             Drafts::InOne(dir) => Some(dir.as_fd()),
@@ -56,7 +55,7 @@ impl LocalTree {
         }
     }
 
-    /// Removes the empty directories for unfinished and delayed files in a directory.
+    /// Removes empty directories for unfinished and delayed files.
     pub fn tidy_drafts(&self, path: &[u8]) {
         let drafts = match self.settings.drafts.get() {
             Some(Drafts::InEach(name)) => Some(&name[..]),
@@ -65,18 +64,17 @@ impl LocalTree {
         let delayed = self.settings.delayed.get().map(|delayed| delayed.directory());
         for name in drafts.into_iter().chain(delayed) {
             let place = join(path, name);
-            // A missing or filled directory stays as it is.
             let _ = self.within_parent(&place, |dir, name| Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?));
         }
     }
 
-    /// The file that waits for this path since an earlier run.
+    /// The file waiting for this path since an earlier run.
     pub fn delayed(&self, path: &[u8]) -> Option<Stat> {
         let delayed = self.settings.delayed.get()?;
         let (dir, name) = self.place(path).ok()?;
         let staged = open_own_directory(&dir, delayed.directory(), false).ok()?;
         let stat = Stat::of_name(staged.as_fd(), name).ok()?;
-        // root gives files away before they wait. If nobody else may write there, nobody else has put the file there.
+        // root gives files away before they wait: if only root may write there, root has put the file there.
         let is_given_away = || {
             process::is_root() && Stat::of_fd(&staged).is_ok_and(|directory| directory.mode & WRITTEN_BY_OTHERS == 0)
         };

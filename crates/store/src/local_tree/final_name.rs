@@ -11,8 +11,8 @@ use crate::meta::Stat;
 
 use super::settings::{Settings, check_twin};
 
-/// Renames over a name in an open directory, unless another entry of this job stands there because the file system
-/// takes both names for one. `is_final`: a replaced entry may get a backup.
+/// Renames over a name in an open directory, unless another entry of this job stands there, whose name counts as the same.
+/// `is_final`: a replaced entry may get a backup.
 pub(crate) fn take_name(
     settings: &Settings,
     from: (&Arc<OwnedFd>, &[u8]),
@@ -37,14 +37,14 @@ fn rename_noted(
     is_final: bool,
 ) -> io::Result<()> {
     let ((drafts, current_name), (parent, name)) = (from, to);
-    // A free name needs no check. Of two entries that take the name at once, one gets `EXIST` here.
+    // A free name needs no check: of two entries at once, one gets `EXIST`.
     match rustix::fs::renameat_with(drafts, current_name, parent, name, RenameFlags::NOREPLACE) {
         Ok(()) => return Ok(()),
         // Not every file system has such a call.
         Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
         Err(error) => return Err(error.into()),
     }
-    // The lock keeps the other threads of this job from renaming between the look and the rename.
+    // The lock keeps the job's other threads from renaming in between.
     let mut placed = settings.placed();
     let standing = Stat::of_name(parent.as_fd(), name).ok();
     if let Some(standing) = &standing {

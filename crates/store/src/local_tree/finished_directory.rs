@@ -1,4 +1,4 @@
-//! Names change in a directory that has its final mode and time already: it gets both back.
+//! Gives a finished directory its mode and time back after names changed in it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,7 +9,7 @@ use crate::meta::{self, Stat};
 
 pub(super) struct FinishedDirectory {
     before: Stat,
-    /// Its mode kept its owner out.
+    /// The mode kept the owner out.
     is_opened_up: bool,
 }
 
@@ -19,7 +19,7 @@ impl FinishedDirectory {
         Ok(Self { before, is_opened_up: meta::open_up(directory, b".")? })
     }
 
-    /// A time that cannot be set does no harm to the data.
+    /// A wrong time does no harm to the data.
     pub(super) fn give_back_time(&self, directory: BorrowedFd<'_>) {
         let mtime = self.before.mtime;
         let times = Timestamps {

@@ -1,7 +1,7 @@
 //! Follows symbolic links to directories at the target (`--keep-dirlinks`).
 //!
-//! A link is followed once, where a directory comes. From then on all that lies beneath its path is looked for beneath
-//! the directory that was opened, without following links: another link in its place leads nowhere.
+//! A link is followed once, where a directory comes. All beneath is then looked for in the opened directory: another link in
+//! its place leads nowhere.
 //!
 //! ```text
 //!   the link leads within the tree       followed
@@ -28,8 +28,8 @@ use super::LocalTree;
 use super::dirlinks::{Followed, ONLY_ROOT};
 
 impl LocalTree {
-    /// With [`TargetOptions::keep_dirlinks`](super::TargetOptions::keep_dirlinks): follows the symbolic link at this
-    /// path, where a directory comes. False: no link to a directory stands there.
+    /// With [`TargetOptions::keep_dirlinks`](super::TargetOptions::keep_dirlinks): follows the link at this path, where a
+    /// directory comes; false: there is no such link.
     pub fn keep_dirlink(&self, path: &[u8]) -> Result<bool> {
         if !self.dirlinks.is_on || self.root.is_none() || path.is_empty() {
             return Ok(false);
@@ -46,7 +46,6 @@ impl LocalTree {
             let link = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, flags, Mode::empty()))?;
             Ok((dir, link))
         });
-        // What cannot be looked at fails later, with a message of its own.
         let Ok((dir, link)) = found else { return Ok(false) };
         let stat = Stat::of_fd(&link)?;
         if !matches!(stat.kind, Kind::Symlink { .. }) {
@@ -83,7 +82,7 @@ impl LocalTree {
         let target = rustix::fs::readlinkat(link, b"".as_slice(), Vec::new())?.into_bytes();
         let target = match target.first() {
             Some(b'/') => target,
-            // It begins at the directory of the link, wherever that is by now.
+            // The path begins at the link's directory, wherever that is by now.
             _ => [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), &target].concat(),
         };
         trusted_path::open(None, &target, flags, Mode::empty())

@@ -1,8 +1,8 @@
-//! Counts what stays as it is on entries of other users, who alone may change it (chmod(2), utimensat(2)).
+//! Counts what stays on other users' entries, which only they may change (chmod(2), utimensat(2)).
 
 use crate::meta::MayStay;
 
-/// What stays as it is on entries of other users.
+/// Entries of other users that stay.
 #[derive(Clone, Debug, Default)]
 pub struct LeftToOwners {
     /// Entries with other permissions than the source's.

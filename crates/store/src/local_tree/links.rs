@@ -25,7 +25,6 @@ impl LocalTree {
                     self.settings.refuse_twin(dir, &standing, path)?;
                     let replaced = self.replace_by_symlink(dir, path, target)?;
                     if replaced {
-                        // The replaced inode is free now.
                         self.settings.placed().forget(&standing, path);
                     }
                     replaced
@@ -60,7 +59,7 @@ impl LocalTree {
         }
         self.settings.keep_backup(&self.settings.placed(), dir, path)?;
         replace(dir, name, &part_name(name), |temporary| rustix::fs::symlinkat(target, dir, temporary))?;
-        // Somebody else may have put another link in the place of the temporary name.
+        // Somebody may have replaced the temporary link.
         match rustix::fs::readlinkat(dir, name, Vec::new())?.as_bytes() == target {
             true => Ok(true),
             false => Err(Errno::STALE.into()),
@@ -72,7 +71,7 @@ impl LocalTree {
         self.link(path, self, first)
     }
 
-    /// [`LocalTree::make_hard_link`] to the file with the same path in another tree of this file system.
+    /// [`LocalTree::make_hard_link`] to this path in another tree of this file system.
     pub fn link_from(&self, other: &LocalTree, path: &[u8]) -> Result<bool> {
         self.link(path, other, path)
     }
@@ -107,7 +106,6 @@ impl LocalTree {
                 self.settings.refuse_twin(dir, &now, path)?;
                 self.settings.keep_backup(&self.settings.placed(), dir, path)?;
                 replace(dir, name, &part_name(name), link)?;
-                // Somebody else may have put another file in the place of the temporary name.
                 if !Stat::of_name(dir.as_fd(), name)?.is_same_inode(&origin) {
                     return Err(Errno::STALE.into());
                 }

@@ -1,13 +1,13 @@
-//! The directories that this job has made, and in which it has begun no journal: no run has left one there.
+//! The directories that this job made, without a journal: no run has left one there.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// The last of them, the newest first.
+/// The newest first.
 #[derive(Debug, Default)]
 pub(crate) struct MadeDirectories(Mutex<VecDeque<Vec<u8>>>);
 
-/// Files follow their directory, so few directories are in use at once. The others count as not known, which costs a call a file.
+/// Files follow their directory: few are in use at once. Others cost a call a file.
 const REMEMBERED: usize = 64;
 
 impl MadeDirectories {
@@ -17,7 +17,7 @@ impl MadeDirectories {
         made.push_front(path.to_vec());
     }
 
-    /// A journal stands in the directory, or somebody else may have made the one that stands there now.
+    /// Forgets a directory with a journal, or perhaps somebody else's.
     pub(crate) fn forget(&self, path: &[u8]) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|made| made != path);
     }

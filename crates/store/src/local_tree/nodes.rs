@@ -16,13 +16,13 @@ use super::LocalTree;
 use super::replace::replace;
 
 impl LocalTree {
-    /// Tells which device, FIFO or socket stands at this path.
+    /// The device, FIFO or socket at this path.
     pub fn special(&self, path: &[u8]) -> Result<Option<Special>> {
         let looked = self.place(path).and_then(|(dir, name)| Special::of_name(dir.as_fd(), name, false));
         looked.context("look at", path)
     }
 
-    /// Makes a device, FIFO or socket; false if it existed. Replaces a file or link, but never a directory.
+    /// Makes a device, FIFO or socket; false if it existed. Replaces a file or link, never a directory.
     pub fn make_special(&self, path: &[u8], special: Special, meta: &Metadata) -> Result<bool> {
         let make = |dir: &Arc<OwnedFd>, name: &[u8]| {
             let made = match special.make(dir, name) {
@@ -57,7 +57,6 @@ impl LocalTree {
         }
         self.settings.keep_backup(&self.settings.placed(), dir, path)?;
         replace(dir, name, &part_name(name), |temporary| special.make(dir, temporary))?;
-        // The replaced inode is free now.
         self.settings.placed().forget(&standing, path);
         Ok(true)
     }

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::typed::Typed;
 
-/// How a typed target path is understood, and what is kept.
+/// The options for a target.
 #[derive(Debug, Clone, Default)]
 pub struct TargetOptions {
-    /// The directory that confines the path: no link leads out of it, and `/x` means `x` beneath it.
+    /// The confining directory: no link leads out, and `/x` is `x` beneath it.
     pub confine: Option<PathBuf>,
-    /// The directory that `~` means.
+    /// The meaning of `~`.
     pub home: Option<PathBuf>,
-    /// Make missing directories of the target path.
+    /// Make the path's missing directories.
     pub make: bool,
-    /// One file is copied, so the path may be its new name.
+    /// One file is copied: the path may be its new name.
     pub single_file: bool,
     /// Make nothing; a missing target is an empty tree.
     pub dry_run: bool,
@@ -22,9 +22,9 @@ pub struct TargetOptions {
     pub xattrs: bool,
     /// ACLs are kept.
     pub acls: bool,
-    /// The tree is only read, so links of other users on the typed path are followed, as cp follows them.
+    /// The tree is only read: other users' links on the typed path are followed, as in cp.
     pub read_only: bool,
-    /// Follow symbolic links to directories where directories come.
+    /// Follow links to directories where directories come.
     pub keep_dirlinks: bool,
 }
 

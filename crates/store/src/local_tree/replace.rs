@@ -1,4 +1,4 @@
-//! Replaces an entry by another one, which is made under a temporary name first.
+//! Replaces an entry by one made under a temporary name.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,6 @@ use std::sync::Arc;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-/// Makes something under a temporary name and renames it over `name`.
 pub(crate) fn replace(
     dir: &Arc<OwnedFd>,
     name: &[u8],
@@ -15,7 +14,7 @@ pub(crate) fn replace(
     make: impl Fn(&[u8]) -> rustix::io::Result<()>,
 ) -> io::Result<()> {
     match make(temporary) {
-        // A crash left it, or it is the part of an entry that was a file and no longer is.
+        // A crash left it, or it is the part of a former file.
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(dir, temporary, AtFlags::empty())?;
             make(temporary)?;

@@ -1,4 +1,4 @@
-//! What holds for all entries of a tree that is written.
+//! The settings for a written tree.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -24,23 +24,20 @@ pub(crate) struct Settings {
     pub user: u32,
     pub kernel_files: KernelFiles,
     pub placed: Mutex<Placed>,
-    /// The first entry whose set-group-id bit the kernel did not set.
+    /// The first entry without its set-group-id bit.
     pub lost_set_group: OnceLock<Vec<u8>>,
-    /// What stays as it is on entries of other users.
     pub left_to_owners: Mutex<LeftToOwners>,
-    /// The place of replaced and deleted entries, if they stay.
+    /// Where replaced and deleted entries stay, if they do.
     pub backups: OnceLock<Backups>,
     /// The place of parts, if not beside their files.
     pub drafts: OnceLock<Drafts>,
-    /// The files that wait for their names, if names are given at the end.
+    /// The files that wait for names until the end.
     pub delayed: OnceLock<Waiting>,
-    /// The directories in which nobody has left a journal.
     pub made: MadeDirectories,
 }
 
 impl Settings {
-    /// The place of the part of `name` in the open directory `parent`. A file written in place has its journal beside
-    /// it.
+    /// The place of the part of `name` in `parent`. In place, the journal stands beside the file.
     pub(crate) fn draft_place(
         &self,
         parent: &Arc<OwnedFd>,
@@ -70,12 +67,11 @@ impl Settings {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses an entry in whose place another entry of this job stands already. `dir` is the directory of the path.
+    /// Refuses an entry in the place of another of this job. `dir` is the path's directory.
     pub(crate) fn refuse_twin(&self, dir: &OwnedFd, standing: &Stat, path: &[u8]) -> io::Result<()> {
         check_twin(&self.placed(), dir, standing, path)
     }
 
-    /// [`Settings::refuse_twin`], and notes the entry at this path.
     pub(crate) fn check_placed(&self, dir: &OwnedFd, standing: &Stat, path: &[u8]) -> io::Result<()> {
         self.refuse_twin(dir, standing, path)?;
         self.placed().note(standing, path);

@@ -1,5 +1,4 @@
-//! The complete files of a tree that wait for their names (`--delay-updates`). Their paths are kept in a file without a name, so memory
-//! does not grow with them.
+//! The complete files that wait for their names (`--delay-updates`), listed in a file without a name: memory does not grow.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -22,15 +21,14 @@ impl Waiting {
         &self.directory
     }
 
-    /// Notes that a file waits; with `first`, that `path` is to become a hard link to it.
     pub(super) fn note(&self, path: &[u8], first: &[u8]) -> io::Result<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.add(path)?;
         waiting.add(first)
     }
 
-    /// Puts a complete file into its waiting place by `put`, which gets an open directory. Only a file that stands
-    /// there afterwards is noted: an earlier run may have left another version. `is_noted`: this job has put it there.
+    /// Puts a complete file into its waiting place by `put`. Notes only a file that then stands there: an earlier run may
+    /// have left another. `is_noted`: this job put it there.
     pub(crate) fn stage(
         &self,
         is_noted: impl Fn(&Stat) -> bool,
@@ -39,7 +37,7 @@ impl Waiting {
         put: impl FnOnce(&Arc<OwnedFd>) -> io::Result<()>,
     ) -> io::Result<Arc<OwnedFd>> {
         let staged = open_own_directory(parent, &self.directory, true).map(Arc::new)?;
-        // A file that changed while it was read comes twice.
+        // A file that changed while read comes twice.
         let standing = Stat::of_name(staged.as_fd(), split(path).1).ok();
         let is_listed = standing.is_some_and(|standing| is_noted(&standing));
         put(&staged)?;

@@ -15,28 +15,27 @@ use crate::name::split;
 use crate::own_file::{is_still_there, unlink_if_there};
 
 impl Part {
-    /// See [`FileToWrite::commit`](crate::FileToWrite::commit). Without a mode in `meta` the file gets that of a file
-    /// which stands under its name, and a new one what the user's umask allows; in place the mode stays.
+    /// See [`FileToWrite::commit`](crate::FileToWrite::commit). Without a mode: that of a file of this name, else by the
+    /// umask; in place it stays.
     pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
         self.prepare(meta, flush)?;
         self.give_name()
     }
 
-    /// The first half of [`Part::commit`]: all but the name.
+    /// All of [`Part::commit`] but the name.
     pub fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
         self.set_metadata(meta, flush)?;
         self.finish_flush(flush)
     }
 
-    /// Sets the metadata. The last flush and the name are still missing.
+    /// Sets the metadata, before flush and name.
     pub fn set_metadata(&self, meta: &Metadata, flush: bool) -> Result<()> {
         let meta = Metadata { mode: meta.mode.or_else(|| self.usual_mode(meta)), ..meta.clone() };
-        // A file written in place counts as finished by its size and time, so the data must be on the medium first, in
-        // case of a power cut.
+        // Its size and time finish a file written in place: after a power cut its data must be there.
         if self.file.inplace && flush {
             self.flush()?;
         }
-        // Writing has changed the time, so only the mode of the metadata seen at the start still holds.
+        // Writing has changed the time; the mode still holds.
         let now = Stat { mtime: TIME_UNKNOWN, ..self.file.opened.clone() };
         let applied = meta::apply(self.file.fd.as_fd(), &now, &meta, &self.settings.namespaces);
         self.settings.note_applied(applied.context("set metadata of", &self.file.path)?, &self.file.path);
@@ -53,8 +52,7 @@ impl Part {
         Some(standing.map_or(if_new, |stat| stat.mode & 0o777))
     }
 
-    /// The second half of [`Part::commit`]: the final name. Fails if the part was discarded meanwhile: its temporary
-    /// name may belong to another part by now.
+    /// Gives the name, the rest of [`Part::commit`]. Fails if discarded: the temporary name may be another part's.
     pub fn give_name(&self) -> Result<()> {
         let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
         if *discarded {
@@ -68,8 +66,7 @@ impl Part {
         self.remove_journal().context("remove the journal of", &self.file.path)
     }
 
-    /// Fails unless the temporary name still leads to the written file with its written size. Other users with write
-    /// access to the directory could have replaced it.
+    /// Fails unless the temporary name leads to the written file and size: others may write to the directory.
     fn check_before_rename(&self) -> io::Result<()> {
         let standing = match Stat::of_name(self.file.drafts.as_fd(), &self.file.current_name) {
             Err(Errno::NOENT) => return Err(refusal(io::ErrorKind::NotFound, REMOVED)),
@@ -84,7 +81,6 @@ impl Part {
         Ok(())
     }
 
-    /// Fails if somebody replaced the file between the look and the rename.
     fn check_after_rename(&self, place: &Arc<OwnedFd>) -> io::Result<()> {
         match is_still_there(place, split(&self.file.path).1, &self.file.opened) {
             true => Ok(()),
@@ -92,7 +88,6 @@ impl Part {
         }
     }
 
-    /// Renames to the final name, or to the waiting place. Returns the directory in which the file stands then.
     fn rename(&self) -> io::Result<Arc<OwnedFd>> {
         let PartFile { parent, drafts, path, current_name, opened, .. } = &self.file;
         let rename = |place: &Arc<OwnedFd>, is_final| {
@@ -108,7 +103,7 @@ impl Part {
         }
     }
 
-    /// See [`FileToWrite::discard`](crate::FileToWrite::discard). The journal of a file written in place marks it as unfinished.
+    /// See [`FileToWrite::discard`](crate::FileToWrite::discard). The journal marks a file written in place as unfinished.
     pub fn discard(&self) -> Result<()> {
         let mut discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
         *discarded = true;
@@ -130,5 +125,5 @@ const RESIZED: &str = "somebody else has cut or extended its temporary file";
 const OTHER_UNDER_NAME: &str =
     "somebody else has put another file there, which nobody has verified; look at it before it is used";
 
-/// A value that is no valid time, so it differs from each.
+/// Differs from every valid time.
 const TIME_UNKNOWN: Time = Time { s: 0, ns: u32::MAX };

@@ -11,32 +11,31 @@ use super::Part;
 use crate::error::{Context, Result, StoreError};
 
 impl Part {
-    /// Waits until everything written so far is on the medium. After one failure every further flush fails, and the
-    /// file must be written anew: the kernel drops data that it could not write, and reports this only once.
+    /// Waits until all writes are on the medium. After a failure every further flush fails, and the file must be written
+    /// anew: the kernel drops what it could not write, and reports this once.
     pub fn flush(&self) -> Result<()> {
         self.flush_by(file::flush_data)
     }
 
-    /// Whether a flush of the whole file system may replace the flush of this part (see [`Part::has_shared_flush`]). A
-    /// file written in place needs its own, because its flushes have an order.
+    /// Whether the file system's flush may replace this part's ([`Part::has_shared_flush`]). In place, flushes have an
+    /// order.
     pub fn can_share_flush(&self) -> bool {
         let failed = self.flush_error.load(Ordering::Acquire) != 0;
         !self.file.inplace && !failed && file_system::flush_tells_errors()
     }
 
-    /// Whether a flush of the file system is known to be as good for each file as its own.
+    /// Whether the file system's flush is as good as each file's own.
     pub fn has_shared_flush(&self) -> bool {
         file_system::flush_is_whole(self.file.fd.as_fd())
     }
 
-    /// Flushes the whole file system. Afterwards all that was written to this part, and to parts opened later
-    /// ([`Part::opened_number`]), is on the medium. An error names no file: each part then has to be flushed by itself.
+    /// Flushes the whole file system: the writes of this part and parts opened later ([`Part::opened_number`]). An error
+    /// names no file: each part then needs its own flush.
     pub fn flush_file_system(&self) -> io::Result<()> {
         file_system::flush(self.file.fd.as_fd())
     }
 
-    /// The number of this part in the order of opening. The data of a part was written after the parts with smaller
-    /// numbers were opened.
+    /// The order of opening. Its data was written after parts with smaller numbers were opened.
     pub fn opened_number(&self) -> u64 {
         self.number
     }
@@ -53,8 +52,7 @@ impl Part {
         })
     }
 
-    /// The last flush of content and metadata, if asked for, and the check for errors that the file system reports at
-    /// close.
+    /// Flushes all, if asked to, and checks for errors at close.
     pub fn finish_flush(&self, flush: bool) -> Result<()> {
         if flush {
             self.flush_by(file::flush_all)?;
@@ -64,9 +62,9 @@ impl Part {
         self.check_close()
     }
 
-    /// Fails if the file system has kept an error of this file for the close.
+    /// Fails if the file system kept an error for the close.
     pub fn check_close(&self) -> Result<()> {
-        // A file with lost data must not get its name, even if no flush was asked for.
+        // A file with lost data must not get its name.
         file::check_close(self.file.fd.as_fd()).context("close", &self.file.path)
     }
 }

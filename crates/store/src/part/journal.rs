@@ -1,4 +1,4 @@
-//! The journal of a part: it lists the ranges on the medium, so that another run can resume.
+//! The journal of a part: it lists the ranges on the medium, for another run.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -13,7 +13,8 @@ use crate::journal_file::JournalFile;
 use crate::name::split;
 
 impl Part {
-    /// See [`FileToWrite::journal_start`](crate::FileToWrite::journal_start). The journal of a discarded part would belong to no part, or to another part.
+    /// See [`FileToWrite::journal_start`](crate::FileToWrite::journal_start). A discarded part's journal would be nobody's,
+    /// or another's.
     pub fn journal_start(&self, header: &[u8]) -> Result<()> {
         self.start_journal(header).context("start the journal of", &self.file.path)
     }
@@ -24,7 +25,7 @@ impl Part {
             return Err(given_up());
         }
         self.settings.made.forget(split(&self.file.path).0);
-        // `discard` may run once the journal exists; it waits for the journal and removes it after the flush.
+        // `discard` may run once the journal exists, and removes it after the flush.
         let mut discarded = Some(discarded);
         self.journal().begin(header, &mut || discarded = None)?;
         // A directory made for parts must be findable, too.
@@ -45,7 +46,6 @@ impl Part {
     }
 
     pub(super) fn remove_journal(&self) -> io::Result<()> {
-        // Most parts never have a journal.
         self.journal.get().map_or(Ok(()), |journal| journal.remove())
     }
 

@@ -28,26 +28,23 @@ use crate::name::{check_new_path, journal_name, part_name, split};
 use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_new, open_own, unlink_if_there};
 use crate::trial::{self, Trial};
 
-/// A file being written, locked against other processes and shared by threads.
+/// A file being written, locked against other processes.
 #[derive(Debug)]
 pub struct Part {
     file: PartFile,
     number: u64,
     settings: Arc<Settings>,
-    /// Set at its first use, or when an earlier run left a journal.
+    /// Set at first use, or from an earlier run.
     journal: OnceLock<JournalFile>,
-    /// Whether the part was given up, so that its temporary name may belong to another part by now. Locked while names
-    /// change, before `journal`.
+    /// After giving up, the temporary name may be another part's. Locked while names change, before `journal`.
     discarded: Mutex<bool>,
-    /// The error number of the first failed flush. Afterwards the kernel may report success for lost data.
+    /// The first failed flush: later the kernel may report success for lost data.
     flush_error: AtomicI32,
-    /// Opened at first use; `None` where the file system has no direct I/O.
+    /// Opened at first use; `None` without direct I/O.
     direct: OnceLock<Option<DirectFile>>,
     allocated: Mutex<bool>,
     known_data: Mutex<(u64, u64)>,
-    /// The size from our own writes.
     size: AtomicU64,
-    /// Whether [`Part::extend`] has set the full size.
     extended: Mutex<bool>,
     hole_bytes: OnceLock<usize>,
 }
@@ -57,34 +54,30 @@ struct PartFile {
     fd: OwnedFd,
     opened: Stat,
     parent: Arc<OwnedFd>,
-    /// The directory of the temporary name and of the journal: mostly the parent.
     drafts: Arc<OwnedFd>,
     journal_name: Vec<u8>,
-    /// The path, for messages; its last component is the final name.
     path: Vec<u8>,
-    /// The name of the open file: the temporary name, or the final name when written in place.
+    /// The temporary name, or in place the final one.
     current_name: Vec<u8>,
     inplace: bool,
 }
 
 impl LocalTree {
-    /// Makes an empty part for `path`, locked. A part left behind is emptied and used again, unless another process
-    /// holds it.
+    /// Makes an empty, locked part. One left behind, unless held, is used again.
     ///
-    /// With `inplace` it is the final file itself, whose content stays until it is overwritten. The journal of an
-    /// earlier run stays as well, and marks the file as unfinished until a new journal begins.
+    /// With `inplace` it is the final file, whose content stays until overwritten. An earlier journal marks the file as
+    /// unfinished until a new one begins.
     pub fn new_part(&self, path: &[u8], inplace: bool) -> Result<Part> {
         self.part_in(self.settings.drafts(inplace), path, inplace)
     }
 
-    /// Makes an empty part beside `path`, even if other parts stand elsewhere, because this part is looked for in this
-    /// tree.
+    /// Makes an empty part beside `path`, where it is looked for, wherever others stand.
     pub fn new_part_beside(&self, path: &[u8]) -> Result<Part> {
         self.part_in(None, path, false)
     }
 
     fn part_in(&self, drafts: Option<&Drafts>, path: &[u8], inplace: bool) -> Result<Part> {
-        // A call for each small file.
+        // The look costs a call for each small file.
         let may_have_journal = drafts.is_some() || !self.settings.made.has(split(path).0);
         let made = check_new_path(path).and_then(|()| {
             self.within_parent(path, |dir, name| {
@@ -105,9 +98,8 @@ impl LocalTree {
                 }
                 let had_journal = may_have_journal && unlink_if_there(&file.drafts, &file.journal_name)?;
                 let part = Part::new(self, file, None);
-                // The journal of an earlier part describes content that this part lacks. Some file systems (btrfs)
-                // flush a file without earlier changes of names, so a power cut could bring the journal back beside new
-                // data.
+                // An earlier journal describes other content. On btrfs, where a file's flush leaves out changes of names, a
+                // power cut could bring it back beside new data.
                 if had_journal {
                     part.flush_parent()?;
                 }
@@ -154,8 +146,8 @@ impl LocalTree {
         Some(bytes)
     }
 
-    /// Opens the part for `path` that another host of this end has made and locked, to write into it. Fails unless it
-    /// has this inode and lies on the root's file system.
+    /// Opens a part that another host of this end has made and locked. Fails unless it has this inode, on the root's file
+    /// system.
     pub fn share_part(&self, path: &[u8], inode: u64) -> Result<Part> {
         let shared = check_new_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
@@ -175,8 +167,8 @@ impl LocalTree {
         shared.context("write", path)
     }
 
-    /// Opens the part of an interrupted transfer and its journal; `None` unless both exist and are ours. Where parts
-    /// have their own directory, a part beside the file is from a run without it.
+    /// Opens an interrupted part and its journal, if both exist and are ours; beside the file, too, where parts have their
+    /// own directory.
     pub fn resume_part(&self, path: &[u8], inplace: bool) -> Result<Option<(Part, Vec<u8>)>> {
         let drafts = self.settings.drafts(inplace);
         match self.resume_in(drafts, path, inplace)? {
@@ -199,7 +191,7 @@ impl LocalTree {
             let current_name = if inplace { name.to_vec() } else { part };
             let Some((fd, opened)) = open_own(&dir, &current_name, self.settings.user)? else { return Ok(None) };
             self.settings.kernel_files.check(&fd).and_then(|()| lock(&fd))?;
-            // The last holder of the lock may have finished: then the file has its final name, or the journal is gone.
+            // The last holder may have finished: the file has its name, or the journal is gone.
             if !is_still_there(&dir, &current_name, &opened) || !is_still_there(&dir, &own_journal, &journal_stat) {
                 return Ok(None);
             }
@@ -246,13 +238,12 @@ impl Part {
         self.size.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Whether data is written past the page cache: the file system has direct I/O, and has accepted it so far.
+    /// Whether data goes past the page cache (direct I/O accepted so far).
     pub fn goes_past_cache(&self) -> bool {
         self.direct().is_some_and(|direct| !direct.is_refused())
     }
 
-    /// [`Part::write_at`] past the page cache, as far as the file system permits: whole blocks of the disk, from memory
-    /// that begins at a page.
+    /// [`Part::write_at`] past the page cache, as far as possible: whole disk blocks, from a page's beginning.
     pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
         match self.direct() {
             Some(direct) if offset.is_multiple_of(direct.alignment_bytes() as u64) => {
@@ -269,8 +260,7 @@ impl Part {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// Opens the file again for direct I/O, because the flag belongs to the open file. The name may lead to another
-    /// file by now, so the inode is compared.
+    /// Direct I/O belongs to the open file. The name may lead elsewhere by now: the inode is compared.
     fn reopen_direct(&self, access: OFlags) -> Option<OwnedFd> {
         let flags = access | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(&self.file.drafts, &self.file.current_name, flags, Mode::empty());
@@ -316,13 +306,13 @@ impl Part {
         file::size(self.file.fd.as_fd()).context("look at", &self.file.path)
     }
 
-    /// See [`FileToWrite::next_data`](crate::FileToWrite::next_data). File systems that cannot tell report everything as data.
+    /// See [`FileToWrite::next_data`](crate::FileToWrite::next_data). File systems that cannot tell report data.
     pub fn next_data(&self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
         file::next_data(self.file.fd.as_fd(), offset, end).context("look for holes in", &self.file.path)
     }
 
-    /// Whether the first `size` bytes surely hold data. Memory counts its pages exactly, and looks for holes page by page: 40 ms for
-    /// 1 GB.
+    /// Whether the first `size` bytes surely hold data. Memory counts its pages exactly, and looks for holes page by page:
+    /// 40 ms for 1 GB.
     pub fn is_surely_full(&self, size: u64) -> bool {
         let holds = |stat: Stat| stat.size >= size && stat.blocks.saturating_mul(STAT_BLOCK_BYTES) >= size;
         medium::lies_in_memory(self.file.fd.as_fd()).unwrap_or(false) && Stat::of_fd(&self.file.fd).is_ok_and(holds)
@@ -330,7 +320,7 @@ impl Part {
 
     /// See [`FileToWrite::data_bytes`](crate::FileToWrite::data_bytes).
     pub fn data_bytes(&self, offset: u64, end: u64) -> Result<u64> {
-        // The last answer is kept: on tmpfs each look walks over all the data that follows.
+        // On tmpfs each look walks over all data that follows.
         let mut known = self.known_data.lock().unwrap_or_else(PoisonError::into_inner);
         if !(known.0 <= offset && end <= known.1) {
             *known = self.next_data(offset, u64::MAX)?.unwrap_or_default();
@@ -352,8 +342,7 @@ impl Part {
         file::will_need(self.file.fd.as_fd(), offset, len);
     }
 
-    /// Fails early with `ENOSPC` if the file system clearly lacks room for `size` bytes of data. Nothing is allocated,
-    /// so holes stay holes; pass the bytes that will really be stored.
+    /// Fails early with `ENOSPC` if `size` bytes of data, without holes, clearly lack room. Allocates nothing: holes stay.
     pub fn reserve(&self, size: u64) -> Result<()> {
         let Ok(space) = rustix::fs::fstatvfs(&self.file.fd) else { return Ok(()) };
         let allocated = Stat::of_fd(&self.file.fd).map_or(0, |stat| stat.blocks.saturating_mul(STAT_BLOCK_BYTES));
@@ -366,8 +355,8 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file its size and allocates room for it; only the first call acts. On ext4 a direct write that extends
-    /// the file or allocates blocks waits for all other writes. Where room cannot be allocated, only the size is set.
+    /// Gives the file its size and, if possible, room, once. On ext4 a direct write that extends the file or allocates
+    /// blocks waits for all others.
     pub fn allocate(&self, size: u64) -> Result<()> {
         let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
         if !*allocated {
@@ -385,8 +374,7 @@ impl Part {
         *self.allocated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the file at least this size; only the first call acts. The file may end in a hole, and a hole is not
-    /// written.
+    /// Gives the file at least this size, once, for a hole at its end.
     pub fn extend(&self, size: u64) -> Result<()> {
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         if !*extended {
@@ -401,20 +389,19 @@ impl Part {
         Ok(())
     }
 
-    /// The smallest aligned range of zeros that can be a hole here: a block of the file system, at most 4 KiB. Network
-    /// file systems report far larger blocks.
+    /// The smallest aligned hole: a block of the file system, at most 4 KiB. Network file systems report far larger ones.
     pub fn hole_bytes(&self) -> usize {
         let told = || rustix::fs::fstatvfs(&self.file.fd).map_or(MAX_HOLE_GRAIN_BYTES, |told| told.f_frsize);
         let grain = || told().clamp(MIN_HOLE_GRAIN_BYTES, MAX_HOLE_GRAIN_BYTES).next_power_of_two();
         *self.hole_bytes.get_or_init(|| usize::try_from(grain()).expect("4 KiB at most"))
     }
 
-    /// Identifies the file system, also after a restart; `None` if it has no number.
+    /// Identifies the file system, also after a restart.
     pub fn file_system_id(&self) -> Option<u64> {
         rustix::fs::fstatvfs(&self.file.fd).ok().map(|told| told.f_fsid).filter(|id| *id != 0)
     }
 
-    /// Measures which way of writing is faster in its directory.
+    /// Measures which way of writing is faster there.
     pub fn try_routes(&self) -> Result<Trial> {
         trial::try_in(self.file.drafts.as_fd()).context("try ways to write beside", &self.file.path)
     }
@@ -429,9 +416,8 @@ impl Part {
         file::drop_cache(self.file.fd.as_fd(), offset, len);
     }
 
-    /// Opens the content again, to read back what the medium holds: past the page cache where the file system permits.
+    /// Opens the content again to read what the medium holds, past the page cache if possible.
     pub fn medium(&self) -> Result<Medium> {
-        // Without a direct descriptor, the open one is read.
         let direct = self.reopen_direct(OFlags::RDONLY);
         let plain = self.file.fd.as_fd().try_clone_to_owned();
         plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.file.path)
@@ -446,12 +432,12 @@ impl Part {
         (self.file.opened.id.dev, self.file.opened.id.ino)
     }
 
-    /// The metadata when the file was opened.
+    /// The metadata at the opening.
     pub fn opened_stat(&self) -> &Stat {
         &self.file.opened
     }
 
-    /// The descriptor, open for reading and writing, for routes that move bytes inside the kernel.
+    /// The descriptor, for routes inside the kernel.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.fd.as_fd()
     }
@@ -467,8 +453,7 @@ fn given_up() -> io::Error {
     refusal(io::ErrorKind::NotFound, "it was given up meanwhile")
 }
 
-/// The usual block size.
 const MAX_HOLE_GRAIN_BYTES: u64 = 4096;
 
-/// The smallest block that Linux file systems have.
+/// The smallest block of Linux file systems.
 const MIN_HOLE_GRAIN_BYTES: u64 = 512;

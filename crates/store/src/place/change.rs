@@ -1,4 +1,4 @@
-//! Makes, moves and removes entries, each by its name in an open directory.
+//! Makes, moves and removes entries by names in open directories.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,14 +24,14 @@ use crate::typed::{means_contents, parent_and_name};
 pub enum Moved {
     /// The entry has this name now.
     To(Vec<u8>),
-    /// The entry stays, because this name is taken.
+    /// The entry stays: this name is taken.
     Stays(Vec<u8>),
 }
 
 /// How to remove.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// Whether directories are removed too, with all beneath them.
+    /// Whether directories are removed, with all beneath.
     pub trees: bool,
     /// Whether a missing entry is fine.
     pub force: bool,
@@ -40,8 +40,7 @@ pub struct Removal {
 }
 
 impl Site {
-    /// Makes a directory; with `parents` also those above it, and an existing one is fine. Returns the paths that were
-    /// made.
+    /// Makes a directory; with `parents` those above, too, and one may exist. Returns the made paths.
     pub fn make_directory(&self, operand: &Operand, parents: bool) -> Result<Vec<Vec<u8>>> {
         if !parents {
             let (parent, name) = self.parent(operand)?;
@@ -75,7 +74,6 @@ impl Site {
             let make = || {
                 let parent = self.changed.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
                 match rustix::fs::mkdirat(&self.kernel_files.checked(parent)?, name, DIRECTORY_MODE) {
-                    // Somebody else made the directory meanwhile.
                     Err(Errno::EXIST) => Ok(false),
                     made => Ok::<bool, io::Error>(made.map(|()| true)?),
                 }
@@ -88,7 +86,7 @@ impl Site {
         Ok(made)
     }
 
-    /// Renames an entry. A directory at the new name takes it in; a file there is replaced, unless `keep`.
+    /// Renames an entry, into a directory at the new name, or over a file unless `keep`.
     pub fn rename(&self, operand: &Operand, to: &[u8], keep: bool) -> Result<Moved> {
         let (from, name) = self.parent(operand)?;
         let mut target = self.operand(to);
@@ -140,8 +138,7 @@ impl Site {
         }
     }
 
-    /// Whether the new name is another spelling of the old one, which the file system takes for the same (case,
-    /// accents). Two names that the directory lists are two.
+    /// Whether the file system takes the new name for the old (case, accents). Two listed names are two.
     fn is_respelt(&self, from: &OwnedFd, name: &[u8], target: &Operand) -> bool {
         let Ok((parent, new_name)) = self.parent(target) else { return false };
         let is_one = |one: io::Result<Stat>, other: io::Result<Stat>| {
@@ -161,8 +158,7 @@ impl Site {
         self.is_directory(&self.operand(to))
     }
 
-    /// Removes an entry, and of a tree the content first. A link itself is removed, not its target. Stops soon after
-    /// `tell` answers `Break`.
+    /// Removes an entry, content first; of a link, the link. Stops soon after `Break`.
     pub fn remove(&self, operand: &Operand, removal: Removal, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         let (parent, name) = match self.parent(operand) {
             Err(error) if removal.force && is_missing(&error.source) => return Ok(ControlFlow::Continue(())),
@@ -198,7 +194,7 @@ impl Site {
     ) -> Result<ControlFlow<()>> {
         let options = TargetOptions { confine: self.options.confine.clone(), ..TargetOptions::default() };
         let tree = LocalTree::of_root(parent, &options);
-        // After that the closure spares all that is left.
+        // After that the closure spares the rest.
         let is_over = Cell::new(false);
         let told = RefCell::new(tell);
         let errors = tree.delete_entry(name, &|_, _| is_over.get(), removal.dry_run, &mut |path, _| {
@@ -219,8 +215,7 @@ impl Site {
     }
 }
 
-/// The kernel does not rename if both names lead to one inode. So the entry gets a name in between, which no sweep
-/// takes for a draft.
+/// The kernel renames nothing between names of one inode: it needs a name in between, which no sweep takes for a draft.
 fn respell(dir: &OwnedFd, name: &[u8], new_name: &[u8]) -> io::Result<()> {
     if are_listed(dir.as_fd(), &[name_hash(new_name)])? {
         return Ok(());

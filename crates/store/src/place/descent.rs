@@ -1,5 +1,4 @@
-//! Walks a tree directory by directory. It holds only the names of directories still to be entered, and of files that
-//! wait for their turn.
+//! Walks a tree directory by directory. Holds only names of directories to enter, and of waiting files.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,15 +14,15 @@ use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 
 pub(super) enum Step<'a> {
-    /// This directory is open. The callee notes in `enter` the directories to be entered; other names noted there come
-    /// as [`Step::At`] in their turn. `room`: the bytes of names that still fit.
+    /// The open directory. The callee notes directories to enter in `enter`; other names there come later as
+    /// [`Step::At`]. `room`: the bytes of names that fit.
     Into {
         dir: BorrowedFd<'a>,
         path: &'a [u8],
         enter: &'a mut Names,
         room: usize,
     },
-    /// The turn of a name that is no directory. The path lies beneath `root`.
+    /// The turn of a name that is no directory, beneath `root`.
     At {
         root: BorrowedFd<'a>,
         path: &'a [u8],
@@ -40,7 +39,7 @@ struct Frame {
     next: usize,
 }
 
-/// Enters `root`, and each directory that `step` notes. Links are not followed. Paths of errors begin with `shown`.
+/// Enters `root`, and each noted directory, without following links. Errors' paths begin with `shown`.
 pub(super) fn descend(
     root: OwnedFd,
     shown: &[u8],
@@ -63,7 +62,6 @@ pub(super) fn descend(
                 step(Step::Into { dir, path: &path, enter: &mut enter, room: held_bytes.saturating_sub(held) })
             });
             let read = match read {
-                // The directory was removed after its parent was read.
                 Err(error) if is_missing(&error) && !path.is_empty() => Ok(ControlFlow::Continue(())),
                 read => read,
             };
@@ -97,7 +95,7 @@ pub(super) fn descend(
     }
 }
 
-/// Takes the answer of a step. Errors come only from reading directories, so `step` itself has none.
+/// Errors come only from reading directories, not from `step`.
 fn go_on(step: Flow) -> ControlFlow<()> {
     step.unwrap_or(ControlFlow::Continue(()))
 }

@@ -1,4 +1,4 @@
-//! The facts that an end has of an entry. Of the file systems of this host: statx(2).
+//! An end's facts of an entry; here from statx(2).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp};
 
 use crate::meta::Time;
 
-/// Kinds of entries.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum NodeKind {
@@ -21,16 +21,16 @@ pub enum NodeKind {
     Unknown,
 }
 
-/// The facts that an end has of an entry. Links are not followed.
+/// The facts of an entry, not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryFacts {
-    /// The kind of the entry.
+    /// The kind.
     pub kind: NodeKind,
     /// The target of a link.
     pub target: Vec<u8>,
     /// Permission bits, at most 0o7777.
     pub mode: u16,
-    /// The number of names of this inode.
+    /// The names of this inode.
     pub links: u64,
     /// Owner.
     pub uid: u32,
@@ -40,27 +40,27 @@ pub struct EntryFacts {
     pub size: u64,
     /// Blocks of 512 bytes.
     pub blocks: u64,
-    /// The block size for reads and writes that suits the file system.
+    /// The block size that suits the file system.
     pub io_block: u32,
     /// The device of its file system.
     pub device: (u32, u32),
-    /// The device that a device file means.
+    /// The device of a device file.
     pub special: (u32, u32),
-    /// Inode.
+    /// The inode.
     pub inode: u64,
-    /// Time of the last read.
+    /// The last read.
     pub accessed: Time,
-    /// Time of the last change of content.
+    /// The last change of content.
     pub modified: Time,
-    /// Time of the last change of any kind.
+    /// The last change of any kind.
     pub changed: Time,
-    /// Time when it was made, if the file system keeps it.
+    /// The making, if known.
     pub born: Option<Time>,
-    /// What the end does not tell. Those fields mean nothing.
+    /// The fields that mean nothing.
     pub lacks: Lacks,
 }
 
-/// The facts that an end does not tell of an entry. A file system tells all.
+/// The facts that an end does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lacks {
     /// Permission bits.
@@ -69,21 +69,21 @@ pub struct Lacks {
     pub owner: bool,
     /// Bytes of content.
     pub size: bool,
-    /// Time of the last change of content.
+    /// The last change of content.
     pub modified: bool,
-    /// Time of the last read.
+    /// The last read.
     pub accessed: bool,
-    /// What only a file system has: names, blocks, device and number of the inode, and the time of any change.
+    /// Facts of file systems alone: names, blocks, device and inode, any change.
     pub inode: bool,
 }
 
 impl Lacks {
-    /// Nothing but its kind is known.
+    /// Only its kind is known.
     pub const ALL: Lacks = Lacks { mode: true, owner: true, size: true, modified: true, accessed: true, inode: true };
 }
 
 impl EntryFacts {
-    /// An entry of which an end tells only the kind. The caller fills in what else the end tells.
+    /// An entry of this kind, to be filled in.
     pub fn of_kind(kind: NodeKind) -> EntryFacts {
         let never = Time { s: 0, ns: 0 };
         EntryFacts {
@@ -107,7 +107,7 @@ impl EntryFacts {
         }
     }
 
-    /// Looks at a name in an open directory. With [`AtFlags::EMPTY_PATH`] and no name, at the open entry.
+    /// Looks at a name, or with [`AtFlags::EMPTY_PATH`] at the open entry.
     pub(super) fn look(at: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<EntryFacts> {
         let flags = flags | AtFlags::SYMLINK_NOFOLLOW;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;

@@ -19,9 +19,8 @@ use crate::name::join;
 use crate::regular_file::READ_FLAGS;
 
 impl Site {
-    /// Tells an operand that is a file, or each regular file beneath a directory, in the order of a copy: the names of
-    /// each directory sorted, and all beneath a directory in its place. Links and devices are not told. A directory
-    /// with too many names comes as [`Line::Unsorted`], and its files before those of its directories.
+    /// Tells a file, or each regular file beneath a directory, in the order of a copy. Too many names come as
+    /// [`Line::Unsorted`], files first.
     pub fn files(&self, operand: &Operand, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         if !self.is_directory(operand) {
             return Ok(tell(Line::File(Vec::new(), self.read(operand)?)));
@@ -37,7 +36,6 @@ impl Site {
         Ok(descend(root, &operand.shown, bounds, &mut step))
     }
 
-    /// Notes the files and directories of one directory. If they do not fit, tells the files at once.
     fn names_of(
         &self,
         operand: &Operand,
@@ -46,7 +44,6 @@ impl Site {
         tell: Tell<'_>,
     ) -> Flow {
         let bounds = self.options.bounds;
-        // The rest is for names of directories beneath this one.
         let sorted_bytes = bounds.sorted_bytes.min(room.saturating_sub(bounds.held_bytes / ROOM_LEFT));
         let mut is_told = false;
         for_each_name(dir, sorted_bytes, |_| true, &mut |name, _, is_sorted| {
@@ -81,12 +78,11 @@ impl Site {
     ) -> ControlFlow<()> {
         match file {
             Ok(file) => tell(Line::File(path.to_vec(), file)),
-            // The file was removed after its directory was read.
             Err(error) if is_missing(&error) => ControlFlow::Continue(()),
             Err(error) => tell(Line::Failed(StoreError::new("open", &join(&operand.shown, path), error))),
         }
     }
 }
 
-/// A quarter of the room for names is kept from names of files.
+/// A quarter of the room for names is for directories beneath.
 const ROOM_LEFT: usize = 4;

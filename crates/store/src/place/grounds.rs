@@ -1,4 +1,4 @@
-//! Where a question is answered: on the disks of this host, or at an end where no haul runs.
+//! Where a question is answered: on disks of this host, or where no haul runs.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use super::usage::Counted;
 use crate::ends::reading::SourceFile;
 use crate::error::{Result, StoreError};
 
-/// Where a question is answered. Each act is that of [`Site`], which has its description.
+/// Where a question is answered. [`Site`] describes each act.
 pub enum Grounds<'a> {
     /// The file systems of this host.
     Disk(Box<Site>),

@@ -1,4 +1,4 @@
-//! Finds the drafts and journals that dead copies left. The files of a living copy are locked, and left alone.
+//! Finds the drafts and journals of dead copies. A living copy's files are locked, and stay.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -23,16 +23,15 @@ use crate::sweep::lock_unused;
 #[derive(Default)]
 struct Ours {
     parts: Vec<Vec<u8>>,
-    /// Journals without a part: of copies that wrote in place.
+    /// Journals of copies in place.
     journals: Vec<Vec<u8>>,
 }
 
-/// Drafts of one directory that are looked at: a copy has as many as lanes and threads, and rarely dies.
+/// Drafts of one directory that are looked at: a copy has one for each lane and thread, and rarely dies.
 const MAX_OURS: usize = 64 << 10;
 
 impl Site {
-    /// Tells each draft and journal of this user beneath a directory that no living copy holds, and removes it if
-    /// `remove`.
+    /// Tells this user's drafts and journals beneath a directory that no living copy holds, removed if `remove`.
     pub fn leftovers(&self, operand: &Operand, remove: bool, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         let root = self.directory(operand)?;
         let bounds = (self.kernel_files, self.options.bounds.held_bytes);
@@ -90,7 +89,7 @@ impl Site {
             }
         };
         for part in &ours.parts {
-            // A journal is begun under the lock of its part. It is removed first: without its part it is useless.
+            // A journal is begun under its part's lock, and useless without its part: it goes first.
             let Some(_lock) = lock_unused(dir, part, user) else { continue };
             if let Some(journal) = journal_of_part(part).filter(|journal| is_ours(dir, journal, user)) {
                 left(&journal)?;
@@ -104,7 +103,6 @@ impl Site {
         journals.iter().filter(|journal| is_ours(dir, journal, user)).try_for_each(|journal| left(journal))
     }
 
-    /// Keeps the journals of files that nobody writes in place.
     fn without_writer(&self, dir: BorrowedFd<'_>, mut journals: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let Ok(again) = reopened(dir) else { return Vec::new() };
         let read = for_each_name(again.as_fd(), self.options.bounds.sorted_bytes, |_| true, &mut |name, _, _| {
@@ -115,7 +113,7 @@ impl Site {
             }
             ControlFlow::Continue(())
         });
-        // Without the whole directory their files are unknown.
+        // Without all names their files are unknown.
         if read.is_ok() { journals } else { Vec::new() }
     }
 }
@@ -124,7 +122,6 @@ fn is_ours(dir: BorrowedFd<'_>, name: &[u8], user: u32) -> bool {
     Stat::of_name(dir, name).is_ok_and(|stat| is_own(&stat, user))
 }
 
-/// Whether a copy holds this file; true also if this cannot be told.
 fn is_written(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, READ_FLAGS, Mode::empty())) {
         Ok(opened) => !file::try_lock_surely(opened.as_fd()),

@@ -19,17 +19,16 @@ use crate::name::join;
 pub struct ListOptions {
     /// Whether to list all beneath the directory.
     pub recursive: bool,
-    /// Whether to list names that begin with a dot, too.
+    /// Whether to list names with a leading dot.
     pub hidden: bool,
-    /// Whether to list a directory itself, not its entries.
+    /// Whether to list a directory itself.
     pub itself: bool,
-    /// Whether to list the facts of each entry, too.
+    /// Whether to list each entry's facts.
     pub facts: bool,
 }
 
 impl Site {
-    /// Whether the entries of an operand are listed, not the operand itself. As in ls, a link to a directory counts as
-    /// one, unless the facts are asked for.
+    /// Whether an operand's entries are listed. As in ls, a link to a directory counts as one, unless facts are asked for.
     pub fn lists_entries(&self, operand: &Operand, options: ListOptions) -> Result<bool> {
         let facts = self.facts(operand, false)?;
         Ok(match facts.kind {
@@ -40,7 +39,7 @@ impl Site {
         })
     }
 
-    /// Tells the entries of a directory, sorted by their bytes where they fit into memory.
+    /// Tells a directory's entries, sorted if they fit into memory.
     pub fn list(&self, operand: &Operand, options: ListOptions, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         let root = self.directory(operand)?;
         let bounds = self.options.bounds;
@@ -96,11 +95,9 @@ impl Site {
     }
 }
 
-/// Gets a name, and whether names come sorted.
 type EachName<'a> = &'a mut dyn FnMut(&[u8], Hint, bool) -> ControlFlow<()>;
 
-/// Passes each wanted name of a directory: sorted if they take at most `sorted_bytes`, else in the order of the
-/// directory.
+/// Sorts names of at most `sorted_bytes`.
 pub(super) fn for_each_name(
     dir: BorrowedFd<'_>,
     sorted_bytes: usize,

@@ -1,13 +1,5 @@
-//! A tree to look at and to change by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`.
-//!
-//! ```text
-//!   operand    what a typed path means; wildcards      facts   what the file system knows of an entry
-//!   listing    the entries of directories              usage   what a tree takes
-//!   files      the files of a tree, to hash them         leftovers  what dead copies left
-//!   descent    one directory after the other           change  make, move, remove
-//!   elsewhere  the same at an end where no haul runs    grounds  which of the two it is
-//! ```
-//! Results go to the caller line by line, and the caller can stop the work.
+//! A tree to look at and to change by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`. The caller gets results
+//! line by line, and can stop the work.
 
 mod change;
 mod descent;

@@ -19,14 +19,13 @@ use crate::typed::{means_contents, parent_and_name};
 /// One entry that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operand {
-    /// As typed, or as a wildcard matched it.
+    /// The path as typed, or matched.
     pub shown: Vec<u8>,
     pub(super) path: Vec<u8>,
 }
 
 impl Site {
-    /// The entries that a typed path means. An existing name is taken literally, and so are the matches of its
-    /// wildcards. Without any of them the path stands for itself.
+    /// The meaning of a typed path: an existing name, and its wildcards' matches; else the path itself.
     pub fn operands(&mut self, typed: &[u8]) -> Result<Vec<Operand>> {
         let path = self.typed.expand(typed);
         let literal = Operand { shown: typed.to_vec(), path };
@@ -55,7 +54,7 @@ impl Site {
         Ok(operands)
     }
 
-    /// The facts of an entry, or of the target of a link.
+    /// The facts of an entry, or of a link's target.
     pub fn facts(&self, operand: &Operand, follow: bool) -> Result<EntryFacts> {
         let look = || {
             let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -65,7 +64,7 @@ impl Site {
         look().context("access", &operand.shown)
     }
 
-    /// The space of the file system on which an entry lies, or the target of a link.
+    /// The space of an entry's, or a link target's, file system.
     pub fn space(&self, operand: &Operand) -> Result<Space> {
         let look = || Space::of(self.typed.open(&operand.path, OFlags::PATH)?);
         look().context("access", &operand.shown)
@@ -85,8 +84,7 @@ impl Site {
         self.typed.open(&operand.path, flags).context("open directory", &operand.shown)
     }
 
-    /// The open directory of an entry, and its name there. A path that ends in `/` means the same entry; one that ends
-    /// in `.` or `..` has no name.
+    /// The open directory of an entry, and its name. `/` at the end means the same; `.` and `..` have no name.
     pub(super) fn parent(&self, operand: &Operand) -> Result<(OwnedFd, Vec<u8>)> {
         let end = operand.path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let path = &operand.path[..end];
@@ -109,13 +107,12 @@ impl Site {
     }
 }
 
-/// The beginnings in which a path as typed and as opened differ; the rest is the same.
 fn beginning<'a>(typed: &'a [u8], path: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     let same = typed.iter().rev().zip(path.iter().rev()).take_while(|(one, other)| one == other).count();
     (&typed[..typed.len() - same], &path[..path.len() - same])
 }
 
-/// Whether a peer may answer with this path for a typed one: they are equal, except where wildcards stand.
+/// Whether a peer may answer a typed path with this one: equal but for wildcards.
 pub fn is_answer_to(typed: &[u8], told: &[u8]) -> bool {
     if typed == told {
         return true;

@@ -1,4 +1,4 @@
-//! Where the paths of questions begin, and what is told of entries, line by line.
+//! Where the paths of questions begin, and what is told of entries.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -14,27 +14,27 @@ use super::facts::EntryFacts;
 /// How typed paths are read.
 #[derive(Debug, Clone, Default)]
 pub struct SiteOptions {
-    /// The directory that confines all paths: no link leads out of it, and `/x` means `x` beneath it.
+    /// The confining directory: no link leads out, and `/x` is `x` beneath it.
     pub confine: Option<PathBuf>,
-    /// The directory that `~` means.
+    /// The meaning of `~`.
     pub home: Option<PathBuf>,
-    /// Expand wildcards, for paths that no shell has expanded.
+    /// Expand wildcards that no shell has expanded.
     pub expand_globs: bool,
     /// How much a question may name.
     pub limits: SourceLimits,
-    /// How much is held in memory at once.
+    /// How much is held in memory.
     pub bounds: SiteBounds,
 }
 
-/// How much of a tree is held in memory at once.
+/// How much of a tree is held in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SiteBounds {
-    /// Names of one directory that are sorted, with 16 bytes for each: a million names of 30 bytes take 46 MB. A larger
-    /// directory is told in its own order.
+    /// Sorted names of one directory, with 16 bytes each: a million names of 30 bytes take 46 MB. A larger directory comes
+    /// unsorted.
     pub sorted_bytes: usize,
-    /// Names of directories still to be entered, at all depths together.
+    /// Names of directories to be entered.
     pub held_bytes: usize,
-    /// Remembered inodes with several names, so that they count once: 24 bytes each.
+    /// Remembered inodes with several names, to count once: 24 bytes each.
     pub inodes: usize,
 }
 
@@ -46,26 +46,23 @@ impl Default for SiteBounds {
 
 /// The start of typed paths, and how they are read.
 pub struct Site {
-    /// Opens entries that are looked at.
     pub(super) typed: Typed,
-    /// Opens entries that are changed.
     pub(super) changed: Typed,
     pub(super) kernel_files: KernelFiles,
     pub(super) options: SiteOptions,
-    /// Names that wildcards may still be compared with.
     pub(super) names_left: usize,
 }
 
-/// A result for one operand. Paths lie beneath the operand; the empty path is the operand itself.
+/// A result, with paths beneath the operand.
 #[derive(Debug)]
 pub enum Line {
-    /// The next entries stand in this directory.
+    /// The directory of the next entries.
     In(Vec<u8>),
-    /// The directory has too many names to be sorted.
+    /// The directory has too many names to sort.
     Unsorted,
     /// An entry.
     Entry(Vec<u8>, Option<EntryFacts>),
-    /// The usage of an entry with all beneath it: blocks of 512 bytes, and the sum of sizes.
+    /// The usage of an entry: blocks of 512 bytes, and the sum of sizes.
     Usage(Vec<u8>, u64, u64),
     /// The entry was removed, or would be.
     Removed(Vec<u8>),
@@ -73,9 +70,9 @@ pub enum Line {
     File(Vec<u8>, SourceFile),
     /// A regular file at an end where no haul runs.
     FileAt(Vec<u8>),
-    /// A draft or journal of a dead copy, and its size. It was removed, if that was asked for.
+    /// A dead copy's draft or journal, and its size; removed if asked for.
     Left(Vec<u8>, u64),
-    /// Nothing new. The caller may stop the work here.
+    /// A chance to stop the work.
     Busy,
     /// An operation beneath the operand failed.
     Failed(StoreError),
@@ -90,7 +87,6 @@ impl Site {
         let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
         let changed = Typed::new(options.confine.as_deref(), options.home.as_deref())?.trusted();
         let is_confined = options.confine.is_some();
-        // A user with an account may use the host for any time anyway.
         let names_left = if is_confined { options.limits.names_listed } else { usize::MAX };
         Ok(Site { typed, changed, kernel_files: KernelFiles::of(is_confined), options, names_left })
     }

@@ -33,8 +33,8 @@ impl Sum {
 }
 
 impl Site {
-    /// Tells the usage of an operand with all beneath it, and with `each` also of each directory beneath, before those
-    /// above. Inodes in `counted` are not counted again.
+    /// Tells the usage of an operand, and with `each` of directories beneath, before those above. Inodes in `counted` count
+    /// no more.
     pub fn usage(
         &self,
         operand: &Operand,
@@ -105,7 +105,6 @@ impl Site {
         })
     }
 
-    /// Whether to count an inode: one with several names counts once, as long as they can be remembered.
     fn counts(&self, facts: &EntryFacts, counted: &mut Counted) -> bool {
         if facts.links < 2 || counted.0.len() >= self.options.bounds.inodes {
             return true;

@@ -55,7 +55,6 @@ mod zeros {
 mod stripes {
     use super::*;
 
-    /// Blocks of 1000 bytes over two directories.
     fn reading() -> Reading {
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let data: Vec<u8> = (0..12_345_u32).map(|at| (at % 251) as u8).collect();

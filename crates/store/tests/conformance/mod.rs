@@ -4,9 +4,8 @@
 //!   source_conforms! { || tree }     a tree to read
 //!   target_conforms! { || bench }    a tree to write, which is also read back
 //! ```
-//! Each macro makes one test of each scenario. A crate with an end of its own takes this module in by its path, as
-//! `conformance` at its root, beside the names of `store`. If the abilities of an end lack something, the scenario asks for the
-//! refusal instead.
+//! Another crate takes this module in by its path, as `conformance` at its root, beside the names of `store`. Where an
+//! ability is missing, a scenario asks for the refusal.
 
 pub(crate) mod reading;
 pub(crate) mod writing;
@@ -18,15 +17,12 @@ use crate::{Draft, Found, FoundEntry, Metadata, SourceTree, TargetTree, WalkOpti
 
 pub(crate) struct Bench {
     pub target: Arc<dyn TargetTree>,
-    /// The current tree, as a source.
     pub source: Box<dyn Fn() -> Arc<dyn SourceTree>>,
-    /// A value that lives as long as the bench, such as a temporary directory.
     pub _held: Box<dyn Any>,
 }
 
 pub(crate) struct Reading {
     pub tree: Arc<dyn SourceTree>,
-    /// See [`Bench`].
     pub _held: Box<dyn Any>,
 }
 
@@ -57,7 +53,7 @@ impl Bench {
         self.target.stat(path.as_bytes()).unwrap().is_some()
     }
 
-    /// The paths that a copy of the whole tree would find, without its root.
+    /// The paths that a copy would find, without the root.
     pub(crate) fn paths(&self) -> Vec<String> {
         let entries = entries(&(self.source)(), WalkOptions::default());
         let paths = entries.iter().map(|entry| String::from_utf8(entry.path.clone()).unwrap());
@@ -83,7 +79,7 @@ macro_rules! conforms {
     };
 }
 
-/// The tests of a tree to read, which must hold at least one file with content.
+/// The tests of a tree to read with at least one file with content.
 macro_rules! source_conforms {
     ($tree:expr) => {
         $crate::conformance::conforms! { reading, $tree;

@@ -1,6 +1,5 @@
-//! The scenarios that every end must pass at which people look one path at a time ([`PlaceTree`]).
-//!
-//! A crate with such an end takes this module in by its path, as `place_conformance` at its root, beside the names of `store`.
+//! The scenarios of every end at which people look one path at a time ([`PlaceTree`]), taken in by its path as
+//! `place_conformance`, beside the names of `store`.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,14 +9,11 @@ use std::ops::ControlFlow;
 use crate::place::{Elsewhere, EntryFacts, Grounds, Line, ListOptions, Moved, NodeKind, Removal, SiteBounds};
 use crate::{Listed, PlaceTree};
 
-/// A tree with `file` (data), `empty` (nothing), and the directory `directory` with `inner` (more data).
+/// A tree with `file` (data), `empty` (nothing), and `directory` with `inner` (more data).
 pub(crate) struct Place {
     pub tree: std::sync::Arc<dyn PlaceTree>,
-    /// The directory of all that, as it would be typed.
     pub root: Vec<u8>,
-    /// Whether the end can be written.
     pub writes: bool,
-    /// A value that lives as long as the place, such as a temporary directory.
     pub _held: Box<dyn Any>,
 }
 
@@ -158,7 +154,6 @@ pub(crate) fn entries_are_made_moved_and_removed_or_that_is_refused(place: &Plac
     assert_eq!(place.names(&place.root, false).unwrap(), BTreeMap::new());
 }
 
-/// The commands on top, as they are asked.
 pub(crate) fn the_commands_do_what_they_do_on_a_disk(place: &Place) {
     let elsewhere = Elsewhere::new(std::sync::Arc::clone(&place.tree), SiteBounds::default());
     let mut grounds = Grounds::Elsewhere(&elsewhere);
@@ -205,7 +200,6 @@ pub(crate) fn the_commands_do_what_they_do_on_a_disk(place: &Place) {
     }
 }
 
-/// The tests of such an end.
 macro_rules! place_conforms {
     ($place:expr) => {
         $crate::place_conformance::place_conforms! { @ $place;

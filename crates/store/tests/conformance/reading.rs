@@ -42,7 +42,7 @@ fn is_in(path: &[u8], directory: &[u8]) -> bool {
     parent == directory
 }
 
-/// The most bytes to compare: a file of zeros may be far too large to read it whole.
+/// The most bytes to compare: a file of zeros may be far too large.
 const MOST_BYTES: u64 = 1 << 20;
 
 pub(crate) fn a_file_is_read_at_any_offset_up_to_its_end(Reading { tree, .. }: &Reading) {

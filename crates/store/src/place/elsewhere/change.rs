@@ -1,6 +1,4 @@
-//! Makes, moves and removes entries at a server.
-//!
-//! A server resolves each path anew, so somebody else who may write there can put a link in the way between a look and the act.
+//! Makes, moves and removes entries at a server, which resolves each path anew: others can put a link in between.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -19,10 +17,10 @@ use crate::name::{check_new_path, join};
 use crate::place::site::{Line, Tell};
 use crate::typed::{means_contents, parent_and_name};
 
-/// Files whose removal is asked for at once. At 20 ms to the server that is 3,000 a second.
+/// Files removed at once: 3,000 a second at 20 ms to the server.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// Listings of a directory that is being emptied, each of a million names. What is left then makes its removal fail.
+/// Listings of a directory being emptied, each of a million names. What is left makes its removal fail.
 const MAX_ROUNDS: usize = 1000;
 
 impl Elsewhere {
@@ -35,7 +33,6 @@ impl Elsewhere {
             self.tree.make_directory(path).map_err(failed)?;
             return Ok(vec![operand.shown.clone()]);
         }
-        // First the existing beginning of the path, then one name after the other.
         let (mut missing, mut path) = (Vec::new(), trimmed(&operand.path));
         while !path.is_empty() && path != b"/" {
             match self.tree.facts(path, true) {
@@ -51,13 +48,11 @@ impl Elsewhere {
         }
         let mut made = Vec::new();
         for path in missing.into_iter().rev() {
-            // `a/./b` and `a/..` name what exists by now.
             if means_contents(path) {
                 continue;
             }
             check_new_path(parent_and_name(path).1).map_err(failed)?;
             if let Err(error) = self.tree.make_directory(path) {
-                // Somebody else may have made it meanwhile.
                 if !self.tree.facts(path, true).is_ok_and(|facts| facts.kind == NodeKind::Directory) {
                     return Err(failed(error));
                 }
@@ -74,7 +69,7 @@ impl Elsewhere {
         self.is_directory(&self.operand(to))
     }
 
-    /// [`Site::rename`](crate::place::Site::rename). A server does not tell whether two names are of one file.
+    /// [`Site::rename`](crate::place::Site::rename). A server does not tell two names of one file.
     pub fn rename(&self, operand: &Operand, to: &[u8], keep: bool) -> Result<Moved> {
         let from = self.changed(operand)?;
         let mut target = self.operand(to);
@@ -90,7 +85,6 @@ impl Elsewhere {
         if target.path.ends_with(b"/") && !is_dir {
             return Err(StoreError::new("move to", &target.shown, Errno::NOTDIR));
         }
-        // Like rename(2): a slash behind a link means its target, which is not moved.
         if operand.path.ends_with(b"/") && !is_dir {
             return Err(failed(Errno::NOTDIR.into()));
         }
@@ -164,7 +158,6 @@ impl Elsewhere {
         Ok(self.descend(&operand, tell, &mut step))
     }
 
-    /// Removes a directory where the end does that by itself.
     fn remove_at_once(&self, operand: &Operand, dry_run: bool, tell: Tell<'_>) -> Option<Result<ControlFlow<()>>> {
         let mut is_whole = true;
         let removed = self.tree.remove_tree(&operand.path, dry_run, &mut |path, removed| match removed {
@@ -181,8 +174,7 @@ impl Elsewhere {
         })
     }
 
-    /// Removes the files of a directory, and notes its directories. Names that do not fit into memory are listed again, once the
-    /// first ones are gone.
+    /// Removes a directory's files, and notes its directories. Names beyond memory are listed again later.
     fn empty(
         &self,
         operand: &Operand,
@@ -193,7 +185,7 @@ impl Elsewhere {
         for _ in 0..MAX_ROUNDS {
             let mut round = Round { is_cut: false, removed: 0, files: Vec::new() };
             *enter = Names::default();
-            // A link may stand there by now: it is not followed.
+            // A link may stand there by now.
             let wanted = Wanted { follow: false, ..Wanted::KINDS };
             let flow =
                 self.each_entry(operand, (directory, path), wanted, tell, &mut |name, listed, is_sorted, tell| {
@@ -223,7 +215,7 @@ impl Elsewhere {
             if flow.is_break() || self.remove_some(operand, (directory, path), &mut round, dry_run, tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            // Some servers lose their place in a listing when names go. Each round makes the directory smaller.
+            // Some servers lose their place when names go. Each round removes some.
             if dry_run || !round.is_cut || round.removed == 0 {
                 break;
             }
@@ -261,7 +253,7 @@ impl Elsewhere {
         ControlFlow::Continue(())
     }
 
-    /// The path of an entry to change. A path that ends in `/` means the same entry; one that ends in `.` or `..` has no name.
+    /// The path of an entry to change. `/` at its end means the same; `.` or `..` there has no name.
     fn changed<'a>(&self, operand: &'a Operand) -> Result<&'a [u8]> {
         let path = trimmed(&operand.path);
         if means_contents(path) {
@@ -272,9 +264,7 @@ impl Elsewhere {
     }
 }
 
-/// One listing of a directory that is being emptied.
 struct Round {
-    /// There were more names than fit into memory.
     is_cut: bool,
     removed: u64,
     files: Vec<Vec<u8>>,

@@ -1,5 +1,4 @@
-//! Walks a tree at a server, directory by directory. It holds only the names of directories still to be entered, and of files that
-//! wait for their turn.
+//! Walks a tree at a server, as `place/descent.rs` does on a disk.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -13,20 +12,15 @@ use crate::name::join;
 use crate::place::site::{Line, Tell};
 
 pub(super) enum Step<'a> {
-    /// The turn of this directory. The callee notes in `enter` the directories to be entered; other names noted there come as
-    /// [`Step::At`] in their turn.
+    /// The turn of this directory. The callee notes directories to enter in `enter`; other names there come later as
+    /// [`Step::At`].
     Into {
-        /// The path at the server.
         directory: &'a [u8],
-        /// The path beneath the operand.
         path: &'a [u8],
         enter: &'a mut Names,
-        /// The bytes of names that still fit.
         room: usize,
-        /// What the callee noted with its name, as the source of the name.
         note: u32,
     },
-    /// The turn of a name that is no directory.
     At {
         path: &'a [u8],
     },
@@ -42,7 +36,6 @@ struct Frame {
 }
 
 impl Elsewhere {
-    /// Enters the operand, and each directory that `step` notes.
     pub(super) fn descend(
         &self,
         operand: &Operand,
@@ -65,7 +58,6 @@ impl Elsewhere {
                 };
                 match read {
                     Ok(flow) => flow?,
-                    // The directory was removed after its parent was read.
                     Err(error) if is_gone(&error) && !path.is_empty() => {}
                     Err(error) => self.failed("read directory", &join(&operand.shown, &path), error, tell)?,
                 }
@@ -94,12 +86,10 @@ impl Elsewhere {
         }
     }
 
-    /// Takes the answer of a step. Errors come only from reading directories, so another step has none.
     fn go_on(&self, step: Flow) -> ControlFlow<()> {
         step.unwrap_or(ControlFlow::Continue(()))
     }
 
-    /// Tells a failure. After a lost connection nothing else is told.
     pub(super) fn failed(&self, op: &'static str, shown: &[u8], error: io::Error, tell: Tell<'_>) -> ControlFlow<()> {
         let error = self.note(op, shown, error);
         if error.is_lost() { ControlFlow::Break(()) } else { tell(Line::Failed(error)) }

@@ -1,4 +1,4 @@
-//! Names the regular files of a tree at a server, one after the other.
+//! Names the regular files of a tree at a server.
 
 use std::ops::ControlFlow;
 
@@ -14,8 +14,8 @@ use crate::name::join;
 use crate::place::site::{Line, Tell};
 
 impl Elsewhere {
-    /// Tells the files of [`Site::files`](crate::place::Site::files) by their names, in the same order. Each is opened by
-    /// [`Elsewhere::open_beneath`]: opening waits for the server, and several can be opened at once.
+    /// Tells the files of [`Site::files`](crate::place::Site::files) by name. [`Elsewhere::open_beneath`] opens several at
+    /// once: it waits for the server.
     pub fn files(&self, operand: &Operand, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         if self.facts(operand, true)?.kind != NodeKind::Directory {
             return Ok(tell(Line::FileAt(Vec::new())));
@@ -30,7 +30,6 @@ impl Elsewhere {
         Ok(self.descend(operand, tell, &mut step))
     }
 
-    /// Notes the files and directories of one directory. If they do not fit, tells the files at once.
     fn names_of(
         &self,
         operand: &Operand,
@@ -70,7 +69,7 @@ impl Elsewhere {
         })
     }
 
-    /// Opens a file that was named beneath an operand.
+    /// Opens a file named beneath an operand.
     pub fn open_beneath(&self, operand: &Operand, path: &[u8]) -> Result<SourceFile> {
         if path.is_empty() {
             return self.read(operand);
@@ -80,5 +79,5 @@ impl Elsewhere {
     }
 }
 
-/// Half of the room is for names of directories beneath this one.
+/// Half of the room is for directories beneath.
 const ROOM_FOR_FILES: usize = 2;

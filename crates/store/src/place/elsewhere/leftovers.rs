@@ -1,4 +1,4 @@
-//! Tells what dead copies left at a server. The end knows what that is.
+//! Tells what dead copies left at a server, as the end knows it.
 
 use std::ops::ControlFlow;
 

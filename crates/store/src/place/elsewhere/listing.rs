@@ -14,7 +14,6 @@ use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 use crate::place::site::{Line, Tell};
 
-/// Gets a name, what is known of it, and whether names come sorted.
 type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Listed, bool, Tell<'_>) -> ControlFlow<()>;
 
 impl Elsewhere {
@@ -81,8 +80,8 @@ impl Elsewhere {
         Ok(flow)
     }
 
-    /// Gives each entry of a directory, in the order of the server if they do not fit into memory. What is no name, and what
-    /// cannot be looked at, is told as a failure.
+    /// Gives each entry of a directory, unsorted if they do not fit into memory. Invalid names, and what cannot be looked
+    /// at, are failures.
     pub(super) fn each_entry(
         &self,
         operand: &Operand,
@@ -140,35 +139,31 @@ impl Elsewhere {
     }
 }
 
-/// Names of one directory: as many lines as an answer of a haul may have. A server that lists more never comes to an end.
+/// The most lines of a haul's answer. A server that lists more names never ends.
 const MAX_NAMES: u64 = 1 << 31;
 
-/// Which names of a directory are wanted, and what of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// A link at the directory itself is followed.
     pub follow: bool,
     pub facts: bool,
-    /// Of the facts the sizes are enough.
+    /// The sizes are enough.
     pub sizes_alone: bool,
     pub hidden: bool,
-    /// They come sorted, if they fit into memory. Otherwise none is held.
+    /// Sorted, if they fit into memory.
     pub sorted: bool,
 }
 
 impl Wanted {
-    /// All names with their kinds, sorted.
     pub(super) const KINDS: Wanted =
         Wanted { follow: true, facts: false, sizes_alone: false, hidden: true, sorted: true };
 }
 
-/// Names of a directory with what is known of them. Names without facts take as little as those of a disk.
+/// Names with what is known of them; without facts they take as little as a disk's.
 #[derive(Default)]
 struct Held {
-    /// The source of a name is the index of its facts, and one more; 0: it has none.
+    /// A name's source is its facts' index plus one; 0: none.
     names: Names,
     facts: Vec<EntryFacts>,
-    /// Targets of links.
     target_bytes: usize,
 }
 
@@ -195,7 +190,7 @@ impl Held {
         self.names.memory_bytes() + self.facts.capacity() * size_of::<EntryFacts>() + self.target_bytes
     }
 
-    /// A directory has a name once. What a server lists twice is one entry.
+    /// Merges names that a server lists twice.
     fn sort(&mut self) {
         self.names.sort();
     }

@@ -1,10 +1,6 @@
-//! The same acts as those of [`Site`](super::Site), at an end where no haul runs, through [`PlaceTree`].
+//! The acts of [`Site`](super::Site) at an end where no haul runs, through [`PlaceTree`].
 //!
-//! ```text
-//!   descent   one directory after the other     listing   ls      usage   du      files   hash
-//!   change    mkdir, mv, rm                     leftovers clean
-//! ```
-//! Names come from a server that is not trusted: one that no file can have is told as a failure, and never becomes a path.
+//! A server's name that no file can have is told as a failure, and never becomes a path.
 
 mod change;
 mod descent;
@@ -25,12 +21,11 @@ use crate::ends::place_tree::PlaceTree;
 use crate::ends::reading::SourceFile;
 use crate::error::{Result, StoreError, refusal};
 
-/// A tree at an end where no haul runs, as the acts on it see it.
+/// A tree at an end where no haul runs.
 #[derive(Debug)]
 pub struct Elsewhere {
     tree: Arc<dyn PlaceTree>,
     bounds: SiteBounds,
-    /// The first error that says that the connection is lost.
     lost: Mutex<Option<StoreError>>,
 }
 
@@ -40,7 +35,7 @@ impl Elsewhere {
         Elsewhere { tree, bounds, lost: Mutex::default() }
     }
 
-    /// The error that ended all, if the connection is lost. No further act succeeds then.
+    /// The error of a lost connection: no act succeeds any more.
     pub fn take_lost(&self) -> Option<StoreError> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -50,7 +45,6 @@ impl Elsewhere {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Notes that the connection is lost, if the error says so.
     fn note(&self, op: &'static str, path: &[u8], error: io::Error) -> StoreError {
         let error = StoreError::new(op, path, error);
         if error.is_lost() {
@@ -109,19 +103,17 @@ impl Elsewhere {
         self.facts(operand, true).is_ok_and(|facts| facts.kind == NodeKind::Directory)
     }
 
-    /// The path of what lies beneath an operand.
     fn beneath(&self, operand: &Operand, path: &[u8]) -> Vec<u8> {
         let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         names.fold(operand.path.clone(), |directory, name| self.tree.join(&directory, name))
     }
 }
 
-/// There is no such entry, by the words of whichever protocol.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Refuses a name that no file can have: it would lead out of its directory.
+/// Refuses a name that would lead out of its directory.
 fn check_name(name: &[u8]) -> io::Result<()> {
     match name.is_empty() || matches!(name, b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
         true => Err(refusal(io::ErrorKind::InvalidData, "the server lists a name that no file can have")),

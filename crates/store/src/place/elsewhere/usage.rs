@@ -1,4 +1,4 @@
-//! What a tree at a server takes: the sizes of its files. No server tells what they take on its disk.
+//! The sizes of a tree's files at a server: what they take on its disk is unknown.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use crate::name::join;
 use crate::place::site::{Line, Tell};
 
 impl Elsewhere {
-    /// [`Site::usage`](crate::place::Site::usage), by the sizes alone. A file with several names counts with each.
+    /// [`Site::usage`](crate::place::Site::usage), by sizes alone. A file counts with each name.
     pub fn usage(&self, operand: &Operand, each: bool, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         let facts = self.facts(operand, false)?;
         if facts.kind != NodeKind::Directory {
@@ -57,7 +57,7 @@ impl Elsewhere {
                 *sum = sum.saturating_add(facts.size);
                 return ControlFlow::Continue(());
             }
-            // What a directory itself takes is some KiB.
+            // A directory itself takes some KiB.
             let own = u32::try_from(facts.size).unwrap_or(u32::MAX);
             match enter.add(name, own, Hint::Directory) {
                 Ok(()) => ControlFlow::Continue(()),
