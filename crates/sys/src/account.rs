@@ -1,7 +1,5 @@
-//! Looks up the accounts of this host, wherever they are kept: `id(1)` knows them all.
-//!
-//! The C library's own look-up (`getpwnam(3)`) loads further libraries into the process, which a static program cannot
-//! rely on.
+//! Looks up accounts with `id(1)`, wherever they are kept: the C library's `getpwnam(3)` loads further libraries, unfit for
+//! a static program.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -16,26 +14,22 @@ use crate::poll::{self, Interest};
 /// An account and its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Number of the user.
+    /// The user's number.
     pub uid: u32,
-    /// Number of the first group.
+    /// The first group.
     pub gid: u32,
-    /// Numbers of all groups, the first among them.
+    /// All groups, the first among them.
     pub groups: Vec<u32>,
 }
 
-/// The time that a directory of accounts in the network may take.
 pub(crate) const LOOKUP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// 65,536 groups, the most that the kernel takes (credentials(7)), each of at most ten digits and a space.
+/// 65,536 groups (credentials(7)), of up to ten digits and a space each.
 const MAX_ANSWER_BYTES: u64 = 65_536 * 11;
 
-/// The search path for the program. The caller's environment is ignored.
 pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// The account of this name; `None` if there is none.
-///
-/// Fails if there is no `id`, or its answer is late or malformed.
+/// The account of this name, if any. Fails without `id`, or a good answer in time.
 pub fn named(name: &str) -> io::Result<Option<Account>> {
     // A name with a leading dash would be an option of `id`.
     if name.is_empty() || name.starts_with('-') || name.contains('\0') {
@@ -49,7 +43,6 @@ pub fn named(name: &str) -> io::Result<Option<Account>> {
     }
 }
 
-/// The answer of `id`; `None` if it knows no such account.
 fn numbers(what: &str, name: &str) -> io::Result<Option<Vec<u32>>> {
     let mut id = Command::new("id");
     id.args([what, name]).env_clear().env("PATH", PATH);
@@ -61,8 +54,7 @@ fn numbers(what: &str, name: &str) -> io::Result<Option<Vec<u32>>> {
     words.map(|word| word.parse().map_err(|_| odd())).collect::<io::Result<Vec<u32>>>().map(Some)
 }
 
-/// The output of a program that ends within a time limit. After the limit the program is killed, but not waited for: a
-/// program that waits in the kernel for a silent server may outlive the signal.
+/// The output of a program, killed after `limit` without a wait: it may hang for a silent server.
 pub(crate) fn answer(program: &mut Command, limit: Duration) -> io::Result<(ExitStatus, Vec<u8>)> {
     let mut left_behind = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
     left_behind.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -74,7 +66,6 @@ pub(crate) fn answer(program: &mut Command, limit: Duration) -> io::Result<(Exit
     let mut child = program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let answer = read_to_end(&mut child, end).and_then(|text| Ok((await_end(&mut child, end)?, text)));
     if answer.is_err() {
-        // The process may have ended by itself just now.
         let _ = child.kill();
         if await_end(&mut child, Instant::now() + KILL_DEADLINE).is_err() {
             LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner).push(child);
@@ -101,7 +92,6 @@ fn read_to_end(child: &mut Child, end: Instant) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Waits for a process, whose output ends a moment before it does.
 fn await_end(child: &mut Child, end: Instant) -> io::Result<ExitStatus> {
     match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         Ok(process) => {
@@ -116,10 +106,10 @@ fn await_end(child: &mut Child, end: Instant) -> io::Result<ExitStatus> {
 
 static LEFT_BEHIND: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// The number of processes that may hang because a directory of accounts is silent.
+/// Processes that may hang on a silent directory of accounts.
 const MAX_LEFT_BEHIND: usize = 16;
 
-/// After this time a killed process has ended, unless it hangs in the kernel.
+/// Time for a killed process to end.
 const KILL_DEADLINE: Duration = Duration::from_secs(1);
 
 fn odd() -> io::Error {
@@ -149,7 +139,6 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_answer_or_does_not_end_is_not_waited_for() {
-        // Far below the ten minutes of the script.
         let begun = Instant::now();
         for script in ["exec sleep 600", "exec >&-; exec sleep 600", "echo 1; exec sleep 600"] {
             let error = answer(&mut shell(script), Duration::from_millis(300)).unwrap_err();
@@ -160,7 +149,6 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(120));
     }
 
-    /// Like a process that the kernel does not let end.
     #[test]
     fn who_does_not_end_though_it_was_killed_is_left_and_taken_away_later() {
         let mut child = shell("exec sleep 600").spawn().unwrap();

@@ -1,10 +1,10 @@
-//! Sets the processors that a thread may run on, and its priority: `sched_setaffinity(2)`, `setpriority(2)`.
+//! Sets the processors and the priority of a thread: `sched_setaffinity(2)`, `setpriority(2)`.
 
 use std::io;
 
 use rustix::thread::CpuSet;
 
-/// Binds the calling thread to one processor, counted from 0. `EINVAL` if there is none of that number.
+/// Binds the calling thread to a processor, counted from 0, or `EINVAL`.
 pub fn bind_thread(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -14,8 +14,7 @@ pub fn bind_thread(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Makes the calling thread, and the threads that it starts, give way to others: niceness from 0 to 19. On Linux each
-/// thread has its own.
+/// Sets the niceness (0 to 19) of the calling thread and its later ones.
 pub fn set_niceness(niceness: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness)?)
 }

@@ -1,8 +1,7 @@
 //! Opens paths beneath an open directory without ever leaving it.
 //!
-//! `openat2` does the whole walk in the kernel, so nobody can swap a directory for a link between two of our steps.
-//! Where it is missing (before 5.6, some container filters), we open one component at a time without following links:
-//! slower, and equally safe.
+//! `openat2` walks in the kernel: nobody can swap a directory for a link in between. Without it (before 5.6, some container
+//! filters) we open one component after the other, no links.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,24 +12,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-/// The treatment of a symbolic link on the way.
+/// How symbolic links on the way are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Links {
-    /// No component may be a link: the open fails with `ELOOP` (`ENOTDIR` on kernels without `openat2`).
+    /// A link fails the open: `ELOOP` (`ENOTDIR` without `openat2`).
     Refused,
-    /// Links are followed as long as they stay beneath the root, else the open fails with `EXDEV`.
+    /// Links are followed beneath the root, else `EXDEV`.
     Within,
 }
 
-/// Opens `path` beneath `root`; an empty path is `root` itself.
-///
-/// Paths longer than the kernel takes in one call are walked in pieces (only with [`Links::Refused`]).
+/// Opens `path` beneath `root`. With [`Links::Refused`] long paths are walked in pieces.
 pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> io::Result<OwnedFd> {
     open_long(root, path, flags, mode, Way { links, one_mount: false })
 }
 
-/// [`open`], provided nothing is mounted on the way or at the end, not even another directory of the same file system
-/// (a bind mount). Else the open fails with `EXDEV`. No component may be a link.
+/// [`open`] without links; `EXDEV` if anything is mounted there, even a bind mount.
 pub fn open_on_one_mount(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     open_long(root, path, flags, Mode::empty(), Way { links: Links::Refused, one_mount: true })
 }
@@ -38,7 +34,6 @@ pub fn open_on_one_mount(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io
 #[derive(Clone, Copy)]
 struct Way {
     links: Links,
-    /// Nothing may be mounted on the way.
     one_mount: bool,
 }
 
@@ -56,7 +51,7 @@ fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way: 
         if piece.is_empty() {
             continue;
         }
-        // Each piece starts anew, so a `..` at its start would leave the root unseen.
+        // Each piece starts anew: a `..` at its start would leave the root unseen.
         if has_parent_component(piece) || has_parent_component(rest) {
             return Err(Errno::XDEV.into());
         }
@@ -68,10 +63,8 @@ fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way: 
     Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, way)?)
 }
 
-/// Opens `path` beneath `root` if the kernel has it in memory, without waiting for a disk. No component may be a link.
-///
-/// `None`: the kernel has to look on the disk, or cannot tell (`RESOLVE_CACHED` is of Linux 5.12), or the path leads
-/// into another file system, which may ask a server even for data in memory. Then [`open`] decides.
+/// Opens `path` beneath `root`, without links, from memory alone. `None`: only [`open`] can decide, as without
+/// `RESOLVE_CACHED` (Linux 5.12), or on another file system, which may ask a server.
 pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<Option<OwnedFd>> {
     if path.len() > PIECE_BYTES || path.first() == Some(&b'/') || OPENAT2_MISSING.load(Ordering::Relaxed) {
         return Ok(None);
@@ -89,8 +82,7 @@ pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Resu
     }
 }
 
-/// Opens a directory by its full path. No link on the way is followed (`ELOOP`, `ENOTDIR`): a user who may write to a
-/// directory on the way could otherwise lead the path elsewhere.
+/// Opens a directory by its full path. Links fail (`ELOOP`, `ENOTDIR`): other users could lead the path elsewhere.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     let path = path.as_os_str().as_bytes();
     let start = path.iter().position(|&byte| byte != b'/').filter(|&start| start > 0);
@@ -116,21 +108,20 @@ fn open_piece(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way:
     loop {
         match rustix::fs::openat2(root, path, flags, mode, resolve) {
             Err(Errno::INTR) => {}
-            // The kernel saw a rename during the walk and could not prove that we stayed beneath.
+            // After a rename the kernel could not prove that we stayed beneath.
             Err(Errno::AGAIN) if attempts < RACE_ATTEMPTS => attempts += 1,
             Err(Errno::NOSYS) => {
                 OPENAT2_MISSING.store(true, Ordering::Relaxed);
                 return open_by_component(root, path, flags, mode, way.one_mount);
             }
-            // EPERM comes from a container filter that does not know openat2, or from an immutable file; only the
-            // component walk can tell. It is as safe, so trying it costs only time.
+            // A container filter without openat2, or an immutable file: the component walk can tell.
             Err(Errno::PERM) => return open_by_component(root, path, flags, mode, way.one_mount),
             result => return result,
         }
     }
 }
 
-/// [`open`] without `openat2`. Links are always refused: following them safely needs the kernel.
+/// [`open`] without `openat2`. Following links safely needs the kernel.
 fn open_by_component(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -158,7 +149,7 @@ fn open_by_component(
     rustix::io::retry_on_intr(|| rustix::fs::openat(root, b".".as_slice(), flags, mode))
 }
 
-/// Whether something is mounted at this name of an open directory. Kernels before 5.8 report only another file system.
+/// Whether something is mounted at this name (before Linux 5.8: another file system).
 pub fn is_mounted(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<bool> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let look = |name: &[u8], flags| rustix::io::retry_on_intr(|| rustix::fs::statx(dir, name, flags, StatxFlags::TYPE));
@@ -174,13 +165,12 @@ fn has_parent_component(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|component| component == b"..")
 }
 
-/// Kept for the life of the process: a kernel does not learn the call later.
 static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
 
-/// PATH_MAX is 4096 with its NUL; a piece ends at a component boundary, so it leaves room for the longest name.
+/// PATH_MAX is 4096 with its NUL; the rest is room for the longest name.
 const PIECE_BYTES: usize = 3840;
 
-/// A rename storm elsewhere in the tree makes the kernel give up. After this many tries it is an attack or hopeless.
+/// The kernel gives up in a rename storm; 64 tries are an attack.
 const RACE_ATTEMPTS: u32 = 64;
 
 #[cfg(test)]
@@ -233,7 +223,6 @@ mod tests {
         symlink("a", inside.join("near")).unwrap();
         let root = root(&inside);
         let opened = |path: &str| open_cached(root.as_fd(), path.as_bytes(), READ);
-        // The names were made just now, so the kernel has them. A kernel without the flag answers None.
         assert!(matches!(opened("a/file"), Ok(Some(_)) | Ok(None)));
         for path in ["../root", "near/file", "/etc/passwd", "a/../../x"] {
             assert!(!matches!(opened(path), Ok(Some(_))), "{path}");

@@ -1,8 +1,7 @@
 //! Counts the cached bytes of a file without causing reads: `cachestat(2)` (Linux 6.5).
 //!
-//! The fallback is a read with `RWF_NOWAIT` (preadv2(2)): for missing pages it fails with `EAGAIN`, but also makes the
-//! kernel begin to read them (Linux 6.18: 1 MiB for 256 KiB asked for). Of a file that is advised to be read at random,
-//! a read of one byte brings in one page only.
+//! The fallback is a read with `RWF_NOWAIT` (preadv2(2)): `EAGAIN`, and the kernel begins to read (Linux 6.18: 1 MiB for 256
+//! KiB). A random-read advice makes that one page for one byte.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 #[derive(Debug)]
 pub struct CacheProbe<'a> {
     file: BorrowedFd<'a>,
-    /// The same file, advised to be read at random, opened after `cachestat` was refused.
+    /// The same file, read at random, without `cachestat`.
     touched: Option<OwnedFd>,
 }
 
@@ -24,9 +23,8 @@ impl CacheProbe<'_> {
         CacheProbe { file, touched: None }
     }
 
-    /// Counts the bytes of a range in the page cache, by whole pages. Where `cachestat` is missing, or refused because
-    /// the user neither owns the file nor may write it, the first byte stands for the whole range, and a missing first
-    /// page is read. `Unsupported` if that fails, too.
+    /// Counts a range's cached bytes, by whole pages. Without `cachestat` the first byte stands for the range, and a missing
+    /// first page is read. `Unsupported` if that fails.
     pub fn cached_bytes(&mut self, offset: u64, len: u64) -> io::Result<u64> {
         if self.touched.is_none() {
             match cached_bytes(self.file, offset, len) {
@@ -39,8 +37,7 @@ impl CacheProbe<'_> {
     }
 }
 
-/// Reads what the page cache has at `offset`, without waiting for a disk. `None`: the first byte is missing, or this
-/// file system cannot tell. 0 is the end of the file.
+/// Reads from the page cache at `offset`; 0 at the file's end. `None`: not cached, or unknown.
 pub fn read_cached_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
     let mut parts = [io::IoSliceMut::new(buffer)];
     loop {
@@ -53,17 +50,16 @@ pub fn read_cached_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> i
     }
 }
 
-/// Whether the kernel says that the page cache has all of a range. False also if it does not tell: see
-/// [`CacheProbe::cached_bytes`]. One call, and never a read.
+/// Whether a range is surely cached. Never reads.
 pub fn is_surely_cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
     cached_bytes(file, offset, len).is_ok_and(|cached| cached >= len)
 }
 
-/// Counts the bytes of a range in the page cache, by whole pages. `ENOSYS` before Linux 6.5; `EPERM` unless the user
-/// owns the file or may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
+/// Counts a range's cached bytes, by whole pages. `ENOSYS` before Linux 6.5; `EPERM` unless owned or writable; `EOPNOTSUPP`
+/// for huge pages.
 pub(crate) fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
     if len == 0 {
-        // To the kernel, length 0 means all up to the end.
+        // To the kernel, length 0 means up to the end.
         return Ok(0);
     }
     let range = Range { offset, len };
@@ -99,14 +95,12 @@ fn is_cached_at(touched: &OwnedFd, offset: u64) -> io::Result<bool> {
     }
 }
 
-/// `struct cachestat_range`.
 #[repr(C)]
 struct Range {
     offset: u64,
     len: u64,
 }
 
-/// `struct cachestat`.
 #[repr(C)]
 #[derive(Default)]
 struct Found {
@@ -117,7 +111,7 @@ struct Found {
     lately_evicted_pages: u64,
 }
 
-/// The number is the same for every architecture; not every `libc` names it.
+/// Every architecture has this number; not every `libc` names it.
 const CACHESTAT: libc::c_long = 451;
 
 #[cfg(test)]
@@ -129,8 +123,7 @@ mod tests {
 
     const LENGTH: u64 = 8 << 20;
 
-    /// 8 MiB on a disk with the second half in the page cache. `None`, with a message, where the directory lies in
-    /// memory.
+    /// 8 MiB on a disk, the second half cached.
     fn half_cached() -> Option<std::fs::File> {
         let file = tempfile::tempfile().unwrap();
         crate::file::write_all_at(file.as_fd(), &vec![7; LENGTH as usize], 0).unwrap();

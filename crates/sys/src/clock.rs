@@ -1,33 +1,28 @@
-//! The processor time of the calling thread, to tell work from waiting inside one system call; and the step of the
-//! clock that stamps files.
+//! The calling thread's processor time, and the step of the clock that stamps files.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Processor time (user and system) of the calling thread in microseconds. Source: clock_gettime(2),
-/// `CLOCK_THREAD_CPUTIME_ID`.
-///
-/// libc's call and not rustix's, which panics where the kernel's vDSO lacks a function (User Mode Linux).
+/// Processor time of the calling thread (clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID`), by libc: rustix panics if the vDSO
+/// lacks a function (User Mode Linux).
 pub fn thread_cpu_us() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the struct that is passed, and keeps no pointer to it.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    // Every Linux since 2.6.12 has the clock. Without it all time counts as waiting.
     debug_assert_eq!(result, 0, "no clock of the thread's processor time");
     let s = u64::try_from(time.tv_sec).unwrap_or(0);
     let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
     s * 1_000_000 + ns / 1_000
 }
 
-/// The time in microseconds that the calling thread could have run and did not, because others had the processor or a
-/// quota was used up. Source: the second figure of `/proc/thread-self/schedstat` (proc(5)); 0 where the kernel does not
-/// tell.
+/// The time that the calling thread waited for a processor: the second figure of `/proc/thread-self/schedstat` (proc(5)), or
+/// 0.
 pub fn thread_delay_us() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_ascii_whitespace().nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1_000
 }
 
-/// The step of the clock that stamps files: 1 to 10 ms. Source: clock_getres(2), `CLOCK_REALTIME_COARSE`.
+/// The step of the clock that stamps files, 1 to 10 ms: clock_getres(2), `CLOCK_REALTIME_COARSE`.
 pub fn stamp_step() -> Duration {
     static STEP: OnceLock<Duration> = OnceLock::new();
     *STEP.get_or_init(|| {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Says why a test does not run here. Under CI it fails instead: a green run must mean that every test ran.
+/// Says why a test does not run. Under CI it fails.
 pub fn unmet(why: impl Display) {
     assert!(std::env::var_os("CI").is_none(), "it cannot run here: {why}");
     eprintln!("skipped: {why}");
@@ -11,8 +11,7 @@ pub fn unmet(why: impl Display) {
 
 const TRIES: u32 = 5;
 
-/// Runs a scenario about the page cache, and repeats it if it fails: other programs may write pages back (`sync`), and
-/// a host may reclaim cold pages.
+/// Repeats a failed scenario about the page cache: others may write pages back (`sync`), or reclaim cold ones.
 pub fn despite_others(scenario: impl Fn()) {
     for _ in 1..TRIES {
         if catch_unwind(AssertUnwindSafe(&scenario)).is_ok() {

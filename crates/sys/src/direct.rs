@@ -1,4 +1,4 @@
-//! Direct I/O: `O_DIRECT` (open(2)), and memory that it can use.
+//! Direct I/O: `O_DIRECT` (open(2)), and memory for it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
-/// A file that is open twice: past the page cache, and through it for writes that are not aligned.
+/// A file open past the page cache, and through it.
 #[derive(Debug)]
 pub struct DirectFile {
     direct: OwnedFd,
@@ -20,11 +20,9 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// Opens a file that is open for writing again, past the page cache. `EINVAL` where the file system has no direct
-    /// I/O. Needs `/proc`.
+    /// Opens an open file again, past the page cache, or `EINVAL`. Needs `/proc`.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<DirectFile> {
-        // It needs a descriptor of its own: the flag belongs to the open file, and other threads write ragged ends
-        // through the first.
+        // The flag belongs to the open file; ragged ends go through the first descriptor.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
         let direct = rustix::io::retry_on_intr(|| rustix::fs::open(&path, flags, Mode::empty()))?;
@@ -32,15 +30,14 @@ impl DirectFile {
         Ok(DirectFile { direct, plain: file.try_clone_to_owned()?, alignment_bytes, refused: AtomicBool::new(false) })
     }
 
-    /// Takes a file that was opened twice for writing: past the page cache, and through it. `None` unless the kernel
-    /// reports direct I/O for the file system (Linux 6.1, statx(2)): tmpfs accepts the flag and still copies, and some
-    /// network file systems send a request for each write and wait.
+    /// Takes a file's two descriptors, if the kernel reports direct I/O (Linux 6.1, statx(2)): tmpfs accepts the flag and
+    /// still copies, and some network file systems send and await each write.
     pub fn new(direct: OwnedFd, plain: OwnedFd) -> Option<DirectFile> {
         let alignment_bytes = told_alignment_bytes(direct.as_fd())?;
         Some(DirectFile { direct, plain, alignment_bytes, refused: AtomicBool::new(false) })
     }
 
-    /// Direct writes must begin and end at multiples of this, in the file and in memory.
+    /// Direct writes, in file and memory, are multiples of this.
     pub fn alignment_bytes(&self) -> usize {
         self.alignment_bytes
     }
@@ -55,13 +52,12 @@ impl DirectFile {
         self.plain.as_fd()
     }
 
-    /// Whether a direct write was refused (and done through the page cache): some file systems refuse only then.
+    /// Whether a direct write was refused (some file systems refuse only then), and went through the page cache.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Writes all of `data`, from a multiple of the alignment on. Whole blocks go past the page cache; the ragged end
-    /// goes through it, and everything after direct writes are refused. The kernel refuses unaligned memory, too.
+    /// Writes all of `data` at an aligned offset. The ragged end, and all after a refusal, go through the page cache.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let direct = if self.is_refused() { 0 } else { data.len() / self.alignment_bytes * self.alignment_bytes };
         let (direct, ragged) = data.split_at(direct);
@@ -72,7 +68,7 @@ impl DirectFile {
         crate::file::write_all_at(self.plain(), ragged, offset + direct.len() as u64)
     }
 
-    /// Repeats a direct write that failed with `error` through the page cache, if that helps.
+    /// Repeats a failed direct write through the page cache.
     pub(crate) fn write_plainly(&self, data: &[u8], offset: u64, error: io::Error) -> io::Result<()> {
         if error.raw_os_error() != Some(libc::EINVAL) {
             return Err(error);
@@ -82,7 +78,7 @@ impl DirectFile {
     }
 }
 
-/// A file that is read past the page cache, if its file system reports direct I/O.
+/// A file that is read past the page cache.
 #[derive(Debug)]
 pub struct DirectSource {
     direct: OwnedFd,
@@ -92,9 +88,8 @@ pub struct DirectSource {
 }
 
 impl DirectSource {
-    /// Opens a file that is open for reading again, past the page cache. `Unsupported` if the file system does not
-    /// report its alignment (`STATX_DIOALIGN`, Linux 6.1), as in memory, or if the alignment is above
-    /// [`MAX_ALIGNMENT_BYTES`]. Needs `/proc`.
+    /// Opens an open file again, past the page cache. `Unsupported` without a reported alignment (`STATX_DIOALIGN`, Linux
+    /// 6.1), or above [`MAX_ALIGNMENT_BYTES`]. Needs `/proc`.
     pub fn of(file: &Arc<OwnedFd>) -> io::Result<DirectSource> {
         let unsupported = |why: &'static str| io::Error::new(io::ErrorKind::Unsupported, why);
         let told = told_alignment(file.as_fd());
@@ -102,7 +97,7 @@ impl DirectSource {
         if memory > MEMORY_ALIGNMENT || offset > MAX_ALIGNMENT_BYTES || !offset.is_power_of_two() {
             return Err(unsupported("the file system reads directly in large blocks only"));
         }
-        // Sources are opened with O_NONBLOCK, and io_uring would then answer EAGAIN instead of waiting for the disk.
+        // io_uring answers O_NONBLOCK, as sources have it, with EAGAIN instead of waiting.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
         let direct = rustix::io::retry_on_intr(|| rustix::fs::openat(CWD, &path, flags, Mode::empty()))?;
@@ -110,12 +105,12 @@ impl DirectSource {
         Ok(DirectSource { direct, plain: Arc::clone(file), alignment_bytes, refused: AtomicBool::new(false) })
     }
 
-    /// Reads past the page cache begin at multiples of this in the file.
+    /// Direct reads begin at multiples of this.
     pub fn alignment_bytes(&self) -> u64 {
         self.alignment_bytes
     }
 
-    /// Whether a direct read was refused (and done through the page cache): some file systems refuse only then.
+    /// Whether a direct read was refused, and done through the page cache.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
@@ -124,8 +119,7 @@ impl DirectSource {
         self.direct.as_fd()
     }
 
-    /// Completes a direct read that gave `result`: a plain read gets the rest after a short read, and all after a
-    /// refused one. Returns the number of bytes.
+    /// Completes a direct read by a plain one: the rest after a short one, all after a refusal.
     pub(crate) fn complete(&self, buffer: &mut [u8], offset: u64, result: io::Result<usize>) -> io::Result<usize> {
         let done = match result {
             Ok(done) => done.min(buffer.len()),
@@ -139,12 +133,11 @@ impl DirectSource {
     }
 }
 
-/// The alignment that the file system reports, else a page, which suits all disks.
 fn alignment_bytes(file: BorrowedFd<'_>) -> usize {
     told_alignment_bytes(file).unwrap_or(MEMORY_ALIGNMENT)
 }
 
-/// Whether the kernel says that the file can be read and written past the page cache (Linux 6.1, statx(2)).
+/// Whether the kernel reports direct I/O (Linux 6.1, statx(2)).
 pub fn is_possible(file: BorrowedFd<'_>) -> bool {
     told_alignment_bytes(file).is_some()
 }
@@ -153,7 +146,6 @@ fn told_alignment_bytes(file: BorrowedFd<'_>) -> Option<usize> {
     told_alignment(file).map(|(memory, offset)| memory.max(offset).max(MEMORY_ALIGNMENT))
 }
 
-/// The alignment of memory and of offsets. `None` if the kernel reports none, or no direct I/O for the file.
 fn told_alignment(file: BorrowedFd<'_>) -> Option<(usize, usize)> {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let bytes = |told: u32| usize::try_from(told).unwrap_or(0);
@@ -215,10 +207,10 @@ impl std::fmt::Debug for AlignedBuffer {
     }
 }
 
-/// A file system with a larger alignment gets no direct reads: the ragged ends would cost too much.
+/// Above this alignment the ragged ends would cost too much.
 pub const MAX_ALIGNMENT_BYTES: usize = 64 << 10;
 
-/// A page, which is a multiple of every block of a disk.
+/// A page, a multiple of every block of a disk.
 const MEMORY_ALIGNMENT: usize = 4096;
 
 #[cfg(test)]

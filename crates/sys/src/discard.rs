@@ -3,10 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Waits for the first byte, and throws away at most `len` bytes that have arrived. Returns how many; 0 when the peer
-/// has ended.
-///
-/// Only for TCP: elsewhere the flag means something else, and the call fails with `EFAULT`.
+/// Waits for the first byte, and discards at most `len` arrived ones. Returns how many; 0 at the peer's end. `EFAULT` except
+/// on TCP.
 pub fn discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     loop {
         // SAFETY: with MSG_TRUNC a TCP socket writes to no memory, so that a null buffer is never touched; any other

@@ -1,4 +1,4 @@
-//! Watches very many descriptors for something to read, by `epoll(7)`.
+//! Watches very many descriptors, by `epoll(7)`.
 
 use std::fmt;
 use std::io;
@@ -7,10 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{Timespec, epoll};
 
-/// A set of descriptors. The set is readable itself when one of them is.
-///
-/// A descriptor must be taken out with [`ReadableSet::remove`] before it is closed. The kernel keeps it in the set
-/// while a copy of it is open elsewhere.
+/// A set of descriptors, readable when one of them is. Remove a descriptor before it is closed: the kernel keeps it while a
+/// copy is open.
 pub struct ReadableSet {
     epoll: OwnedFd,
 }
@@ -32,8 +30,7 @@ impl ReadableSet {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// The keys of at most [`AT_ONCE`] descriptors that have bytes, an end of file or an error, without waiting. A
-    /// descriptor comes again until it is read or removed.
+    /// The keys of at most [`AT_ONCE`] ready descriptors, without waiting. One comes again until read or removed.
     pub fn readable_now(&self) -> io::Result<Vec<u64>> {
         let mut events = [const { MaybeUninit::uninit() }; AT_ONCE];
         let (readable, _) = epoll::wait(&self.epoll, &mut events, Some(&NO_WAIT))?;

@@ -1,7 +1,6 @@
 //! Reads, writes and flushes open files at explicit offsets.
 //!
-//! Nothing here uses the file position, so one descriptor serves many threads. All calls are repeated after a signal,
-//! and when the kernel moved fewer bytes than asked.
+//! The file position is not used. Calls are repeated after a signal or a short result.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -11,14 +10,13 @@ use std::path::Path;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-/// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
+/// Fills `buffer` from `offset` on; less at the end of the file.
 pub fn read_full_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let wanted = buffer.len();
     read_at_least(file, buffer, wanted, offset)
 }
 
-/// Reads `wanted` bytes from `offset` on, and what comes with them into the rest of `buffer`; fewer bytes mean the end of the
-/// file.
+/// [`read_full_at`] that may stop after `wanted` bytes.
 pub fn read_at_least(file: BorrowedFd<'_>, buffer: &mut [u8], wanted: usize, offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < wanted {
@@ -56,9 +54,7 @@ pub fn size(file: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0))
 }
 
-/// The next range that holds data at or after `offset`, clipped to `end`; `None` if only a hole is left.
-///
-/// File systems that cannot tell report everything as data. The file position moves, which nobody here relies on.
+/// The next range of data at or after `offset`, clipped to `end`; `None`: only a hole is left. If unknown, all is data.
 pub fn next_data(file: BorrowedFd<'_>, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     if offset >= end {
         return Ok(None);
@@ -74,14 +70,14 @@ pub fn next_data(file: BorrowedFd<'_>, offset: u64, end: u64) -> io::Result<Opti
     }
     let stop = match rustix::io::retry_on_intr(|| rustix::fs::seek(file, SeekFrom::Hole(start))) {
         Ok(stop) => stop.min(end),
-        // The file shrank between the two calls; reading will tell.
+        // The file shrank between the two calls.
         Err(Errno::NXIO) => end,
         Err(error) => return Err(error.into()),
     };
     Ok(Some((start, stop)))
 }
 
-/// Frees `[offset, offset + len)` so that it reads as zeros; the size stays. False where the file system cannot do so.
+/// Makes `[offset, offset + len)` a hole; the size stays. False: impossible here.
 pub fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<bool> {
     if len == 0 {
         return Ok(true);
@@ -94,15 +90,15 @@ pub fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Asks the kernel to begin writing a range out, without waiting. Errors show at the next flush.
+/// Begins to write a range out. Errors show at the next flush.
 pub fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     // SAFETY: no memory is passed; the descriptor is borrowed and so open for the length of the call.
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// Waits until a range is written out, which bounds the dirty pages. It is no flush: the file's metadata and the disk's
-/// own cache stay unwritten. Source: sync_file_range(2).
+/// Waits until a range is written out, to bound the dirty pages. Metadata and the disk's own cache stay unwritten
+/// (sync_file_range(2)).
 pub fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let (offset, len) = (i64::try_from(offset).map_err(invalid)?, i64::try_from(len).map_err(invalid)?);
@@ -119,8 +115,7 @@ pub fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result
     }
 }
 
-/// Reserves room for `[0, len)` without changing the size, so that writes find contiguous room. False where the file
-/// system cannot do so.
+/// Reserves room for `[0, len)`; the size stays. False: impossible here.
 pub fn reserve(file: BorrowedFd<'_>, len: u64) -> io::Result<bool> {
     if len == 0 {
         return Ok(true);
@@ -132,26 +127,26 @@ pub fn reserve(file: BorrowedFd<'_>, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Tells the kernel that the file will be read from front to back, so it reads further ahead.
+/// Makes the kernel read further ahead.
 pub fn advise_sequential(file: BorrowedFd<'_>) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);
 }
 
-/// Asks the kernel to begin reading a range, without waiting.
+/// Begins to read a range into the cache, without waiting.
 pub fn will_need(file: BorrowedFd<'_>, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {
         let _ = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
     }
 }
 
-/// Drops clean pages of a range from the cache, so that the next read comes from the medium.
+/// Drops a range's clean pages: the next read comes from the medium.
 pub fn drop_cache(file: BorrowedFd<'_>, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {
         let _ = rustix::fs::fadvise(file, offset, Some(len), Advice::DontNeed);
     }
 }
 
-/// Waits until the content is on the medium, and what is needed to find it.
+/// Waits until content, findable, is on the medium.
 pub fn flush_data(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
@@ -161,8 +156,8 @@ pub fn flush_all(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?)
 }
 
-/// Waits until the names in a directory are on the medium; a path descriptor suffices. No program can flush a directory
-/// without the right to read (a drop box), which is skipped.
+/// Waits until a directory's names are on the medium; a path descriptor suffices. An unreadable directory (a drop box)
+/// cannot be flushed and is skipped.
 pub fn flush_directory(directory: BorrowedFd<'_>) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::io::retry_on_intr(|| rustix::fs::openat(directory, c".", flags, Mode::empty())) {
@@ -172,15 +167,15 @@ pub fn flush_directory(directory: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Makes a new name of a file, or its removal, survive a power cut: [`flush_directory`] of its directory.
+/// Makes a new or removed name survive a power cut.
 pub fn flush_directory_of(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     flush_directory(rustix::io::retry_on_intr(|| rustix::fs::open(parent, flags, Mode::empty()))?.as_fd())
 }
 
-/// Renames a file that is held open, within its directory. Fails if the old name before, or the new name after, leads
-/// to another file: another user with write access to the directory has put it there.
+/// Renames a held file within its directory. Fails if the old name before, or the new name after, leads to another user's
+/// file.
 pub fn rename_held(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     let held = rustix::fs::fstat(file)?;
     let check = |name: &OsStr| match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -192,10 +187,9 @@ pub fn rename_held(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, from: &OsStr
     check(to)
 }
 
-/// Gets the errors that a file system reports only at close (NFS, quotas, FUSE), while the file stays open. Closing a
-/// duplicate of the descriptor asks the file system the same (`close(2)`, notes).
+/// Gets errors reported only at close (NFS, quotas, FUSE), from a duplicate (`close(2)`, notes).
 pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
-    // A signal cuts off the file system's answer, but the duplicate is closed. Another duplicate asks again.
+    // A signal cuts off the answer: another duplicate asks again.
     Ok(rustix::io::retry_on_intr(|| {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(file, 0)?.into_raw_fd();
         // SAFETY: the descriptor was ours alone, and is not used after this: Linux has closed it even when it reports
@@ -207,9 +201,8 @@ pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
     })?)
 }
 
-/// Locks the file for this open descriptor; false if another holds it.
-///
-/// On file systems without locks (some network mounts) the answer is true: correctness never depends on the lock.
+/// Locks the file for this open descriptor; false if another holds it. True where locks are missing: correctness never
+/// depends on it.
 pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     match rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(true),
@@ -223,13 +216,13 @@ pub fn unlock(file: BorrowedFd<'_>) {
     let _ = rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::Unlock));
 }
 
-/// [`try_lock`] for callers that must be certain: false where locks do not work.
+/// [`try_lock`] to be certain: false without locks.
 pub fn try_lock_surely(file: BorrowedFd<'_>) -> bool {
     rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)).is_ok()
 }
 
-/// The process that holds the lock that [`try_lock`] did not get. `None` if `/proc` is hidden, the holder is in another
-/// PID namespace, or the file system keeps its own locks.
+/// The process that holds the lock of [`try_lock`]. `None`: `/proc` is hidden, its PID namespace is another, or the file
+/// system keeps its own locks.
 pub fn lock_holder(file: BorrowedFd<'_>) -> Option<u32> {
     let stat = rustix::fs::fstat(file).ok()?;
     let mut locks = String::new();
@@ -237,7 +230,8 @@ pub fn lock_holder(file: BorrowedFd<'_>) -> Option<u32> {
     holder_in(&locks, (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev), stat.st_ino))
 }
 
-/// Parses proc_locks(5): `1: FLOCK  ADVISORY  WRITE 708 08:01:160722 0 EOF`, the device in hexadecimal. A waiting process has `->` behind the number.
+/// Parses proc_locks(5): `1: FLOCK  ADVISORY  WRITE 708 08:01:160722 0 EOF`, the device in hexadecimal, with `->` before a
+/// waiting process.
 fn holder_in(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Option<u32> {
     let wanted = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {
@@ -245,15 +239,15 @@ fn holder_in(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Option<u32>
         let is_flock = words.next() == Some("FLOCK");
         let holder = words.nth(2)?;
         let is_wanted = is_flock && words.next() == Some(&wanted);
-        // Zero is a process that cannot be seen from here.
+        // Zero is a process invisible from here.
         holder.parse().ok().filter(|&pid| is_wanted && pid != 0)
     })
 }
 
-/// Some 10,000 locks: more are not searched for a message.
+/// Some 10,000 locks, enough for a message.
 const MAX_LOCKS_BYTES: u64 = 1 << 20;
 
-/// Sets the permission bits of an open file, also one opened with `O_PATH` (through `/proc`).
+/// Sets an open file's permission bits, even with `O_PATH` (by `/proc`).
 pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     let (fd, mode) = (file.as_fd(), Mode::from_raw_mode(mode));
     let set = match rustix::fs::fchmod(fd, mode) {
@@ -335,8 +329,7 @@ mod tests {
 
     #[test]
     fn who_holds_a_lock_is_found_where_the_kernel_tells() {
-        // A file in memory, because some file systems (overlay, btrfs) tell the kernel another device than they tell
-        // us.
+        // Some file systems (overlay, btrfs), unlike memory, tell the kernel another device than us.
         let held = File::from(rustix::fs::memfd_create("held", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         assert_eq!(lock_holder(held.as_fd()), None, "nobody");
         assert!(try_lock(held.as_fd()).unwrap());

@@ -1,37 +1,33 @@
-//! Flushes a whole file system (`syncfs(2)`), and tells when that is as good as flushing its files.
+//! Flushes a whole file system (`syncfs(2)`), and tells when that suffices for files.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
-/// Waits until all that was written to the file system of this open file is on the medium, whoever wrote it. An error
-/// of any file's data is reported if it came after `file` was opened (see [`flush_tells_errors`]).
-///
-/// An inode is flushed, too: kernels before 5.17 report a failed journal only there.
+/// Waits until this file's file system is on the medium. Reports errors since `file` was opened ([`flush_tells_errors`]), by
+/// its inode of a failed journal (before Linux 5.17).
 pub fn flush(file: BorrowedFd<'_>) -> io::Result<()> {
     rustix::io::retry_on_intr(|| rustix::fs::syncfs(file))?;
     crate::file::flush_all(file)
 }
 
-/// Whether [`flush`] reports errors of data that the kernel could not write: from Linux 5.8 on (`syncfs(2)`).
+/// Whether [`flush`] reports lost data: since Linux 5.8 (`syncfs(2)`).
 pub fn flush_tells_errors() -> bool {
     static TELLS: OnceLock<bool> = OnceLock::new();
     *TELLS.get_or_init(|| version_of(rustix::system::uname().release().to_bytes()) >= Some((5, 8)))
 }
 
-/// Whether [`flush`] is known to do for each file of this file system what the file's own flush does, journal and disk
-/// cache included. Network file systems, overlays and FUSE differ. None of these keeps an error of a file for its close: their
-/// tables of calls have no `flush`.
+/// Whether [`flush`] does all of each file's own flush, unlike on network file systems, overlays and FUSE. The listed ones
+/// keep no error for close: their tables of calls have no `flush`.
 pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
-    // The type of `f_type` differs between architectures; the numbers have 32 bits.
+    // The type of `f_type` differs; the numbers have 32 bits.
     #[allow(clippy::unnecessary_cast)]
     kind.is_ok_and(|kind| FLUSHED_AS_A_WHOLE.contains(&(kind as u32)))
 }
 
-/// Whether an inode has the same number each time that it is read in. FAT, FUSE, overlays and some network file systems
-/// may give a new number to an inode that nobody has open.
+/// Whether an inode keeps its number, unlike on FAT, FUSE, overlays and some network file systems while nobody has it open.
 pub fn keeps_inode_numbers(file: impl AsFd) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file.as_fd())).map(|told| told.f_type);
     #[allow(clippy::unnecessary_cast)]
@@ -41,19 +37,17 @@ pub fn keeps_inode_numbers(file: impl AsFd) -> bool {
 /// FAT, exFAT, FUSE, SMB in two versions, 9P, overlayfs (statfs(2), linux/magic.h).
 const NUMBERED_ANEW: [u32; 7] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x794c_7630];
 
-/// ext4 (`EXT4_SUPER_MAGIC`), XFS, btrfs, and those in memory, where a flush has nothing to do: tmpfs and ramfs (statfs(2)).
+/// ext4 (`EXT4_SUPER_MAGIC`), XFS, btrfs, and in memory tmpfs and ramfs (statfs(2)).
 const FLUSHED_AS_A_WHOLE: [u32; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x8584_58f6];
 
-/// Whether this file system lies on a disk of this host, or in its memory. Others, such as NFS, FUSE or unknown ones,
-/// may ask a server for each call, and a dead server never answers.
+/// Whether this file system lies on this host's disk or memory. Others may wait for a dead server.
 pub fn is_of_this_host(file: BorrowedFd<'_>) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
-    // The type of `f_type` differs between architectures; the numbers have 32 bits.
     #[allow(clippy::unnecessary_cast)]
     kind.is_ok_and(|kind| OF_THIS_HOST.contains(&(kind as u32)))
 }
 
-/// The numbers of statfs(2) and linux/magic.h; those of ZFS and bcachefs come from their sources.
+/// From statfs(2) and linux/magic.h; ZFS and bcachefs from their sources.
 const OF_THIS_HOST: [u32; 21] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -83,18 +77,18 @@ const OF_THIS_HOST: [u32; 21] = [
 pub struct Space {
     /// All bytes.
     pub bytes: u64,
-    /// Bytes in which nothing stands.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// The part of these that a user without privileges may fill.
+    /// Free bytes that an unprivileged user may fill.
     pub available_bytes: u64,
-    /// All inodes; 0: the file system makes them as they are needed.
+    /// All inodes; 0: made as they are needed.
     pub inodes: u64,
-    /// Inodes that a user without privileges may make.
+    /// Inodes that an unprivileged user may make.
     pub free_inodes: u64,
 }
 
 impl Space {
-    /// The space of the file system of this open file. It may be opened with `O_PATH`.
+    /// The space of a file's file system; `O_PATH` suffices.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         let told = rustix::io::retry_on_intr(|| rustix::fs::fstatvfs(file.as_fd()))?;
         let bytes = |blocks: u64| blocks.saturating_mul(told.f_frsize);
@@ -108,8 +102,7 @@ impl Space {
     }
 }
 
-/// The dirty pages of the whole system with those under writeback, in bytes. Opened early: a thread that has given up
-/// rights may not open it.
+/// The system's dirty pages, and those under writeback. Opened early, with all rights.
 #[derive(Debug)]
 pub struct DirtyPages(File);
 
@@ -121,7 +114,6 @@ impl DirtyPages {
 
     /// The current number of bytes.
     pub fn bytes(&self) -> Option<u64> {
-        // The two lines stand near the top.
         let mut text = [0; 2048];
         let len = crate::file::read_full_at(self.0.as_fd(), &mut text, 0).ok()?;
         dirty_in(&String::from_utf8_lossy(&text[..len]))
@@ -137,7 +129,7 @@ fn dirty_in(meminfo: &str) -> Option<u64> {
     Some((kib_of("Dirty:")? + kib_of("Writeback:")?).saturating_mul(1024))
 }
 
-/// The first two numbers of a kernel's release, such as `6.1.0-rc1`.
+/// The first two numbers of a release such as `6.1.0-rc1`.
 fn version_of(release: &[u8]) -> Option<(u32, u32)> {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit());
     let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();

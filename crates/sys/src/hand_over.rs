@@ -6,10 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-/// Sends a descriptor over a socket of a pair, with one byte of zero as OpenSSH's `mm_send_fd` does.
-///
-/// # Errors
-/// `through` is no socket between processes, or nobody reads there.
+/// Sends a descriptor with one zero byte, as OpenSSH's `mm_send_fd`. Fails if `through` is no socket between processes, or
+/// unread.
 pub fn hand_over(through: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

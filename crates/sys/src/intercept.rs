@@ -1,9 +1,7 @@
-//! Intercepts system calls of threads of this process, so that tests can make any disk fail at any operation
-//! (`seccomp_unotify(2)`, Linux 5.5).
+//! Intercepts system calls, for tests of failing disks (`seccomp_unotify(2)`, Linux 5.5).
 //!
-//! A thread puts itself under watch. From then on each named call stops this thread, and every thread that it starts,
-//! until another thread answers through the [`Watcher`]: the kernel carries the call out, or a part of it, or returns
-//! an error.
+//! A thread puts itself under watch. Then each named call stops it, and threads that it starts, until another answers
+//! through the [`Watcher`].
 
 use std::ffi::CStr;
 use std::io;
@@ -15,13 +13,13 @@ use std::time::{Duration, Instant};
 use crate::condition::unmet;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// A system call, or several that do the same.
+/// One system call, or several that do the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Call {
     /// `openat`, `openat2`
     Open,
-    /// `openat2` alone; not to be named beside [`Call::Open`]
+    /// `openat2`, not beside [`Call::Open`]
     OpenBeneath,
     /// `getdents64`
     List,
@@ -100,7 +98,7 @@ impl Call {
 #[cfg(target_arch = "x86_64")]
 const SYS_RENAMEAT: libc::c_long = libc::SYS_renameat;
 
-/// The generic table of system calls (`asm-generic/unistd.h`); `libc` does not name it.
+/// From `asm-generic/unistd.h`.
 #[cfg(not(target_arch = "x86_64"))]
 const SYS_RENAMEAT: libc::c_long = 38;
 
@@ -125,21 +123,20 @@ pub struct Stopped {
 pub enum Verdict {
     /// The kernel carries the call out.
     Proceed,
-    /// The call fails with this error number and without effect; but a close still closes.
+    /// The call fails without effect; but a close still closes.
     Fail(i32),
-    /// A read or write handles only this many bytes; other calls proceed.
+    /// A read or write handles so many bytes.
     Short(usize),
-    /// A listing has no types of entries, as on some file systems; other calls proceed.
+    /// A listing has no types, as on some file systems.
     Untyped,
 }
 
-/// Puts the calling thread, and all that it starts later, under watch for good. The owner of the watcher has to answer
-/// until those threads are gone; without a watcher their calls fail with `ENOSYS`.
+/// Puts the calling thread, and later ones of it, under watch for good. The watcher must answer while they live; without it
+/// their calls fail with `ENOSYS`.
 ///
-/// Errors: `ENOSYS`, `EINVAL` before Linux 5.5; `EPERM` or `EACCES` where a sandbox forbids filters; `EBUSY` if the
-/// thread is under watch already.
+/// Errors: `ENOSYS`, `EINVAL` before Linux 5.5; `EPERM`, `EACCES` in a sandbox without filters; `EBUSY` if watched already.
 pub fn watch_this_thread(calls: &[Call]) -> io::Result<Watcher> {
-    // The kernel requires this of an unprivileged thread: no program may gain rights under the filter.
+    // The kernel's condition: no program gains rights under the filter.
     rustix::thread::set_no_new_privs(true)?;
     let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_AT)];
     for number in calls.iter().flat_map(|call| call.numbers()) {
@@ -180,7 +177,7 @@ impl Watcher {
         let limit: Timespec = limit.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let mut ready = [PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN)];
         rustix::io::retry_on_intr(|| rustix::event::poll(&mut ready, Some(&limit)))?;
-        // A hang-up means that no thread under watch is left; asking for its calls would wait for ever.
+        // After a hang-up no thread is left: asking would never end.
         if !ready[0].revents().contains(PollFlags::IN) {
             return Ok(None);
         }
@@ -191,7 +188,6 @@ impl Watcher {
         if heard < 0 {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {
-                // The thread was killed meanwhile.
                 Some(libc::ENOENT | libc::EINTR) => Ok(None),
                 _ => Err(error),
             };
@@ -199,7 +195,7 @@ impl Watcher {
         let number = libc::c_long::from(notice.data.nr);
         let call = self.calls.iter().find(|call| call.numbers().contains(&number));
         let stopped = call.map(|call| Stopped { id: notice.id, call: *call, number, args: notice.data.args });
-        // A program that a watched thread started has the filter, too, and its addresses are not ours.
+        // A started program has other addresses.
         let ours = Path::new("/proc/self/task").join(notice.pid.to_string()).exists();
         match stopped {
             Some(stopped) if ours => Ok(Some(stopped)),
@@ -235,13 +231,12 @@ impl Watcher {
         // SAFETY: the request reads exactly this structure, which outlives the call.
         let sent = unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const reply) };
         let error = io::Error::last_os_error();
-        // A thread that was killed meanwhile needs no answer.
         if sent < 0 && error.raw_os_error() != Some(libc::ENOENT) { Err(error) } else { Ok(()) }
     }
 }
 
-/// Runs `work` on a thread whose `calls` are decided about one by one. Returns what it returned, and how many there were. `None`
-/// where the host does not let us watch.
+/// Runs `work`, and asks about each of its `calls`. Returns its result and their number; `None`: watching is impossible
+/// here.
 pub fn under<T: Send + 'static>(
     calls: &[Call],
     mut decide: impl FnMut(usize, &Stopped) -> Verdict,
@@ -275,7 +270,7 @@ pub fn under<T: Send + 'static>(
     worker.join().expect("what it asserts holds").map(|result| (result, count))
 }
 
-/// Watched work that neither ends nor calls anything within this time hangs.
+/// Watched work without a call in this time hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Stopped {
@@ -284,13 +279,13 @@ impl Stopped {
         self.call
     }
 
-    /// The first argument: the descriptor of the file, or of the directory that its path is relative to.
+    /// The file, or a relative path's directory.
     pub fn fd(&self) -> RawFd {
-        // Descriptors are 32 bits; the kernel ignores the rest of the register.
+        // The kernel ignores the upper half of the register.
         self.args[0] as u32 as RawFd
     }
 
-    /// The path behind its descriptor; empty where it has none.
+    /// The path behind its descriptor, or empty.
     pub fn file(&self) -> PathBuf {
         std::fs::read_link(format!("/proc/self/fd/{}", self.fd())).unwrap_or_default()
     }
@@ -305,17 +300,17 @@ impl Stopped {
         self.args[3]
     }
 
-    /// Whether it opens a file past the page cache (`openat` with `O_DIRECT`).
+    /// Whether it opens a file with `O_DIRECT` (`openat`).
     pub fn opens_past_the_cache(&self) -> bool {
         self.number == libc::SYS_openat && self.args[2] & libc::O_DIRECT as u64 != 0
     }
 
-    /// The new name that a rename gives, in its directory; empty for other calls.
+    /// A rename's new name; empty for other calls.
     pub fn new_name(&self) -> Vec<u8> {
         if self.call == Call::Rename { self.path_in(3) } else { Vec::new() }
     }
 
-    /// The path that is opened or looked at, or whose attributes are asked for; empty for other calls.
+    /// The call's path, or empty.
     pub fn path(&self) -> Vec<u8> {
         match self.call {
             Call::ListAttributesOfPath | Call::GetAttributeOfPath => self.path_in(0),
@@ -370,7 +365,7 @@ impl Stopped {
     }
 }
 
-/// The offsets of an entry's length and type in a listing (`struct linux_dirent64`, getdents(2)).
+/// The offsets of an entry's length and type (`struct linux_dirent64`, getdents(2)).
 const ENTRY_BYTES_AT: usize = 16;
 const ENTRY_TYPE_AT: usize = 18;
 
@@ -378,7 +373,7 @@ fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).expect("codes are 16 bits"), jt: 0, jf: 0, k }
 }
 
-/// The offset of the call's number in the data of a filter (`struct seccomp_data`).
+/// The offset of the call's number (`struct seccomp_data`).
 const NUMBER_AT: u32 = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The network interfaces of this host with their addresses, by rtnetlink(7).
+//! The network interfaces and their addresses, by rtnetlink(7).
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ pub struct Interface {
     pub name: String,
     /// The operator has switched it on.
     pub up: bool,
-    /// It is connected: a cable, a radio link, or nothing of that kind is needed (IFF_LOWER_UP).
+    /// A cable or radio link, if needed, is connected (IFF_LOWER_UP).
     pub running: bool,
     /// The interface leads back to this host.
     pub loopback: bool,
@@ -22,7 +22,7 @@ pub struct Interface {
     pub point_to_point: bool,
     /// The largest packet.
     pub mtu_bytes: u32,
-    /// The kind of a device that software makes: `bridge`, `veth`, `bond`, `vlan`, `tun`, `wireguard` and others.
+    /// The kind of a software device, such as `bridge`, `veth`, `tun`.
     pub kind: Option<String>,
     /// The addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
@@ -33,10 +33,9 @@ pub struct Interface {
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The number of bits of its network.
+    /// The bits of its network.
     pub prefix_len: u8,
-    /// New connections may begin here: the address is neither in doubt (tentative, duplicate) nor about to go
-    /// (deprecated).
+    /// Whether new connections may begin here: neither tentative, duplicate nor deprecated.
     pub settled: bool,
 }
 
@@ -89,7 +88,6 @@ fn address(message: Message<'_>) -> Option<(u32, InterfaceAddress)> {
     Some((index, InterfaceAddress { ip, prefix_len, settled: flags & UNSETTLED == 0 }))
 }
 
-/// Parses an address of netlink: its bytes in network order.
 pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
@@ -103,7 +101,6 @@ fn text(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// `struct ifinfomsg` and `struct ifaddrmsg`.
 const LINK_BYTES: usize = 16;
 const ADDRESS_BYTES: usize = 8;
 
@@ -147,14 +144,12 @@ mod tests {
             assert!(listed.contains(&("10.1.2.3".to_owned(), 24)), "{listed:?}");
             assert!(listed.contains(&("2001:db8::7".to_owned(), 64)), "{listed:?}");
             assert!(!of("two").up);
-            // The cable is in at both ends. The kernel tells of it behind the call, and at most once a second.
             ip("link set two up");
             let begun = Instant::now();
             while !(of("one").running && of("two").running) {
                 assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", of("one"));
                 std::thread::sleep(Duration::from_millis(10));
             }
-            // A tunnel's own address counts, not that of its other end.
             ip("addr add 10.9.0.1 peer 10.9.0.2/32 dev two");
             assert!(of("two").addresses.iter().any(|address| address.ip == IpAddr::from([10, 9, 0, 1])));
         });

@@ -1,15 +1,14 @@
-//! File systems whose files are an interface to the kernel and hold no user's data.
+//! File systems of the kernel's interfaces, without user's data.
 //!
-//! Reading such a file asks the kernel with the reader's rights; writing it is a command. A daemon must not copy from
-//! or to them for its users: its thread learns more about its own process than the user's programs would, and some
-//! check other rights than the owner of a file. Source: linux/magic.h, and the drivers' own headers.
+//! Reading one asks the kernel, writing commands it. A daemon must not copy them for users: it learns more than their
+//! programs would, and some check other rights than the owner's. Source: linux/magic.h, the drivers' own headers.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::FsWord;
 
-/// The name of the file system that holds this file, if it is in this list.
+/// The name of this file's file system, if of this kind.
 pub fn kind_of(file: BorrowedFd<'_>) -> io::Result<Option<&'static str>> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     Ok(name_of(kind))
@@ -20,7 +19,7 @@ fn name_of(kind: FsWord) -> Option<&'static str> {
     KINDS.iter().find(|(number, _)| *number == kind as u32).map(|(_, name)| *name)
 }
 
-/// A file system with files of the kernel's own: its magic number, and its name in /proc/filesystems.
+/// The magic number, and the name in /proc/filesystems.
 const KINDS: [(u32, &str); 34] = [
     (0x0000_9fa0, "proc"),
     (0x6265_6572, "sysfs"),

@@ -1,8 +1,8 @@
-//! Makes the kernel seal and open TLS records, so that sendfile and splice work on encrypted connections, too.
+//! Makes the kernel seal and open TLS 1.3 records, for sendfile and splice on encrypted connections.
 //!
-//! Two socket options (linux/tls.h; Documentation/networking/tls.rst of the kernel): the first attaches the "upper
-//! layer protocol", the second gives a direction its keys. From then on the kernel seals all writes, or opens all
-//! reads. Only TLS 1.3. Alerts and key updates have their content type in a control message.
+//! One socket option attaches the "upper layer protocol", another gives a direction its keys (linux/tls.h;
+//! Documentation/networking/tls.rst of the kernel): the kernel then seals all writes, or opens all reads. Control messages
+//! tell alerts and key updates.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -10,13 +10,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// A cipher and its keys for one direction, and the number of the first record that the kernel handles.
+/// The keys of a direction, and the kernel's first record.
 pub struct Keys<'a> {
     /// The cipher.
     pub cipher: KernelCipher,
-    /// The key, of the length that the cipher wants.
+    /// The key, as long as the cipher wants.
     pub key: &'a [u8],
-    /// The IV of the connection's direction, as TLS 1.3 derives it.
+    /// The IV of the direction, as TLS 1.3 derives it.
     pub iv: [u8; 12],
     /// The number of the next record under this key.
     pub next_record: u64,
@@ -42,22 +42,19 @@ pub enum Direction {
     Receive,
 }
 
-/// Whether the kernel has TLS: built in, loaded as a module, or as a module that this process may load. `ENOENT`: it
-/// has none.
+/// Whether the kernel has TLS, or this process may load it; else `ENOENT`.
 pub fn available() -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     match attach(socket.as_fd()) {
-        // The kernel looks for the protocol before it checks whether the socket is connected.
+        // The kernel first looks for the protocol.
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => Ok(()),
         result => result,
     }
 }
 
-/// Attaches the protocol to a connected TCP socket; nothing changes before a direction has its keys. A second call does
-/// no harm.
-///
-/// `ENOENT` if the protocol is missing and this process cannot load its module.
+/// Attaches the protocol to a connected TCP socket, once or more. Nothing changes before a direction has keys. `ENOENT`: it
+/// is missing, and this process cannot load it.
 pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     match set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls") {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
@@ -65,11 +62,8 @@ pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Gives a direction its keys, for the first time, or in place of earlier ones after a key update (see
-/// [`can_change_keys`]).
-///
-/// `EINVAL` for a key of a wrong length; `ENOENT` for a cipher that the kernel lacks; `EBUSY` if the kernel cannot
-/// change keys.
+/// Gives a direction its first keys, or others ([`can_change_keys`]). `EINVAL` for a wrong length; `ENOENT` for a missing
+/// cipher; `EBUSY` if keys cannot change.
 pub fn set_keys(socket: BorrowedFd<'_>, direction: Direction, keys: &Keys<'_>) -> io::Result<()> {
     let mut told = crypto_info(keys).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let result = set_option(socket, libc::SOL_TLS, option(direction), &told);
@@ -77,18 +71,18 @@ pub fn set_keys(socket: BorrowedFd<'_>, direction: Direction, keys: &Keys<'_>) -
     result
 }
 
-/// Whether a direction that has its keys may get others (since Linux 6.14). Offers an invalid key: a kernel that can
-/// change keys rejects the key (`EINVAL`), other kernels reject the change (`EBUSY`).
+/// Whether a direction may get other keys (Linux 6.14). Offers an invalid one, of which such a kernel rejects the key
+/// (`EINVAL`), another the change (`EBUSY`).
 pub fn can_change_keys(socket: BorrowedFd<'_>, direction: Direction) -> bool {
     let no_version = [0; size_of::<libc::tls_crypto_info>()];
     let refused = set_option(socket, libc::SOL_TLS, option(direction), &no_version);
     refused.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
-/// The number of the next record of a direction with keys of this cipher, counted under these keys.
+/// The next record of a direction, counted under its keys.
 pub fn next_record(socket: BorrowedFd<'_>, direction: Direction, cipher: KernelCipher) -> io::Result<u64> {
     let (_, key_bytes, salt_bytes) = cipher_of(cipher);
-    // The same structure as in `set_keys`; the kernel fills it with the key, too.
+    // The kernel fills the structure of `set_keys`, with the key, too.
     let mut told = vec![0u8; HEAD_BYTES + IV_BYTES + key_bytes + NUMBER_BYTES];
     debug_assert!(salt_bytes < IV_BYTES);
     let mut length = libc::socklen_t::try_from(told.len()).expect("an option is small");
@@ -108,7 +102,7 @@ pub fn next_record(socket: BorrowedFd<'_>, direction: Direction, cipher: KernelC
     outcome
 }
 
-/// Seals and sends a control record, after all data written before.
+/// Sends a sealed control record, after earlier data.
 pub fn send_record(socket: BorrowedFd<'_>, content_type: u8, content: &[u8]) -> io::Result<()> {
     let mut part = libc::iovec { iov_base: content.as_ptr().cast_mut().cast(), iov_len: content.len() };
     let mut control = Control::default();
@@ -143,11 +137,8 @@ pub fn send_record(socket: BorrowedFd<'_>, content_type: u8, content: &[u8]) -> 
     }
 }
 
-/// Waits for the first byte and takes at most `buffer.len()` opened bytes. Returns how many, and their content type,
-/// which is the same for all bytes of one call. `None` at the end of the connection. With `peek` the bytes stay in the
-/// socket.
-///
-/// `EBADMSG` for a record that does not open, which is final.
+/// Waits for opened bytes of one content type. Returns how many, and the type; `None` at the end. With `peek` they stay.
+/// `EBADMSG`, finally, for a record that does not open.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], peek: bool) -> io::Result<(usize, Option<u8>)> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut control = Control::default();
@@ -173,10 +164,10 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], peek: bool) -> io::Res
     Ok((received, content_type))
 }
 
-/// From linux/tls.h; libc lacks it.
+/// From linux/tls.h.
 const TLS_GET_RECORD_TYPE: libc::c_int = 2;
 
-/// Room for one control message of a byte, aligned like its header.
+/// Room for a control message of one byte.
 #[repr(C)]
 #[derive(Default)]
 struct Control {
@@ -197,7 +188,7 @@ fn option(direction: Direction) -> libc::c_int {
     }
 }
 
-/// The kernel's number of a cipher, the bytes of its key, and the bytes of the IV that it calls salt (GCM only).
+/// The kernel's number of a cipher, the bytes of its key, and of the IV's salt (GCM only).
 fn cipher_of(cipher: KernelCipher) -> (u16, usize, usize) {
     match cipher {
         KernelCipher::Aes128Gcm => (libc::TLS_CIPHER_AES_GCM_128, 16, 4),
@@ -206,8 +197,7 @@ fn cipher_of(cipher: KernelCipher) -> (u16, usize, usize) {
     }
 }
 
-/// `struct tls12_crypto_info_*`: version, cipher, then iv, key, salt, record number; only byte arrays follow the two
-/// numbers.
+/// `struct tls12_crypto_info_*`: version, cipher; as bytes iv, key, salt, record number.
 fn crypto_info(keys: &Keys<'_>) -> Option<Vec<u8>> {
     let (cipher, key_bytes, salt_bytes) = cipher_of(keys.cipher);
     if keys.key.len() != key_bytes {
@@ -225,13 +215,10 @@ fn crypto_info(keys: &Keys<'_>) -> Option<Vec<u8>> {
     Some(told)
 }
 
-/// Version and cipher.
 const HEAD_BYTES: usize = 4;
-/// The salt is included.
 const IV_BYTES: usize = 12;
 const NUMBER_BYTES: usize = 8;
 
-/// Wipes a key from our heap.
 fn wipe(told: &mut [u8]) {
     told.fill(0);
     std::hint::black_box(told);
@@ -306,7 +293,6 @@ mod tests {
                 0x0104,
                 "{cipher:?}: data and an alert"
             );
-            // A plain read, without the content type, must not take an alert for data.
             assert_eq!(far.read(&mut got).unwrap_err().raw_os_error(), Some(libc::EIO), "{cipher:?}");
             near.write_all(b"data").unwrap();
             send_record(near.as_fd(), ALERT, &[2, 40]).unwrap();
@@ -319,7 +305,6 @@ mod tests {
                 }
             }
             let both = [(Some(DATA), b"data".to_vec()), (Some(ALERT), vec![2, 40])];
-            // Some kernels keep an alert that was not taken.
             assert!(kinds.ends_with(&both), "{cipher:?}: {kinds:?}");
             let can_change = can_change_keys(near.as_fd(), Direction::Send);
             let changed = set_keys(near.as_fd(), Direction::Send, &keys);

@@ -1,7 +1,5 @@
-//! A range of a file in memory that only the kernel looks at: `mmap(2)`, and `send(2)` from it.
-//!
-//! This process never reads the mapping: if the file is cut, the call fails with `EFAULT` instead of SIGBUS, and if the
-//! file changes, no `&[u8]` changes.
+//! A mapped file that only the kernel reads, by `send(2)`: a cut file gives `EFAULT` instead of SIGBUS, and a changed one
+//! changes no `&[u8]`.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,7 +12,7 @@ use std::ptr::NonNull;
 pub struct Mapping {
     start: NonNull<c_void>,
     len: NonZeroUsize,
-    /// The start of the requested range, behind the start of its page.
+    /// The start of the range, behind the start of its page.
     skip: usize,
 }
 
@@ -22,7 +20,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of a file from `offset` on, for reading from front to back.
+    /// Maps a range of a file, for reading from front to back.
     pub fn of_file(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Mapping> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let page = crate::process::page_bytes();
@@ -47,10 +45,7 @@ impl Mapping {
         self.len.get() - self.skip
     }
 
-    /// Sends at most `len` bytes from `at` of the range on; returns how many. `more` says that further bytes follow at
-    /// once.
-    ///
-    /// Fails with `EFAULT` if the file has become shorter than the range.
+    /// Sends at most `len` bytes from `at` on; returns how many. `more`: further bytes follow. `EFAULT`: the file was cut.
     pub fn send(&self, socket: BorrowedFd<'_>, at: usize, len: usize, more: bool) -> io::Result<usize> {
         let len = len.min(self.bytes().saturating_sub(at));
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };

@@ -1,7 +1,5 @@
-//! Reads what a medium holds, not what the page cache remembers: `O_DIRECT` (open(2)), or `POSIX_FADV_DONTNEED`
-//! (posix_fadvise(2)) and a check of what stayed (mincore(2)).
-//!
-//! The cache of the disk itself cannot be bypassed; it has at least accepted the data.
+//! Reads what a medium holds: by `O_DIRECT` (open(2)), or `POSIX_FADV_DONTNEED` (posix_fadvise(2)) and a look at what stayed
+//! (mincore(2)). The disk's own cache stays.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -17,7 +15,7 @@ use rustix::io::Errno;
 pub enum Way {
     /// Past the page cache.
     Direct,
-    /// Through the page cache, emptied before: the file system has no direct reads.
+    /// Through the emptied page cache, without direct reads.
     Dropped,
     /// The file lies in memory, and has no medium (tmpfs, ramfs).
     Memory,
@@ -26,7 +24,7 @@ pub enum Way {
 /// A file to be read back.
 #[derive(Debug)]
 pub struct Medium {
-    /// The file opened past the page cache; `None` where that is refused.
+    /// The file past the page cache, if possible.
     direct: Option<OwnedFd>,
     plain: OwnedFd,
     way: Way,
@@ -38,12 +36,12 @@ pub struct Medium {
 pub struct Got {
     /// Bytes in the buffer; 0 at the end of the file.
     pub bytes: usize,
-    /// Those of the bytes that may have come from the page cache, because they could not be dropped from it.
+    /// The bytes that the page cache could not drop.
     pub cached_bytes: usize,
 }
 
 impl Medium {
-    /// Takes a file of this process; `direct` is the same file opened with `O_DIRECT`, if that succeeded.
+    /// Takes a file, and the same opened with `O_DIRECT`, if possible.
     pub fn new(plain: OwnedFd, direct: Option<OwnedFd>) -> io::Result<Medium> {
         let in_memory = lies_in_memory(plain.as_fd())?;
         let direct = direct.filter(|_| !in_memory);
@@ -61,16 +59,15 @@ impl Medium {
         self.way
     }
 
-    /// Offsets of reads and the length of the buffer are multiples of this.
+    /// Offsets and the length of the buffer are multiples of this.
     pub fn alignment_bytes(&self) -> u64 {
         self.alignment_bytes
     }
 
-    /// Fills `buffer` from `offset` on, a multiple of [`Medium::alignment_bytes`]; the buffer must be as aligned
-    /// (`AlignedBuffer`). Fewer bytes mean the end of the file.
+    /// Fills `buffer` from `offset` on, both aligned ([`Medium::alignment_bytes`], `AlignedBuffer`); less at the end of the
+    /// file.
     pub fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<Got> {
-        // A file system may take the flag and still read through its cache (compressed extents, data journals), so the
-        // cache must be empty. The pages read for this are of no use to others, either.
+        // A file system may still read through its cache (compressed extents, data journals): it must be empty.
         crate::file::drop_cache(self.plain.as_fd(), offset, buffer.len() as u64);
         if let Some(direct) = &self.direct {
             match read_direct(direct.as_fd(), buffer, offset, self.alignment_bytes) {
@@ -92,8 +89,7 @@ impl Medium {
     }
 }
 
-/// The kernel may read less than asked for, at the end of a file or at its own limit. The next read must be aligned
-/// again.
+/// Behind a short read the next must be aligned again.
 fn read_direct(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, alignment_bytes: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -112,7 +108,7 @@ fn read_direct(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, alignment_b
     Ok(done)
 }
 
-/// Counts the bytes of a range in the page cache, by whole pages. Source: mincore(2).
+/// Counts a range's cached bytes, by whole pages (mincore(2)).
 pub fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
     let end = crate::file::size(file)?;
     let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
@@ -137,19 +133,17 @@ pub fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Resu
     Ok(pages.iter().filter(|page| **page & 1 == 1).count() * page)
 }
 
-/// Whether a file lies in memory (tmpfs, ramfs), and the page cache is all of it.
+/// Whether a file lies in memory (tmpfs, ramfs), all page cache.
 pub fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     Ok(IN_MEMORY.contains(&kind))
 }
 
-/// Whether a file system surely keeps a change time (ctime) of an inode. The modification time is not enough, because
-/// users may set it. FUSE reports what its server knows: SFTP has no change time, so sshfs reports the modification
-/// time instead.
+/// Whether a file system surely keeps ctimes, as users may set the mtime. With FUSE the server decides: SFTP has no ctime,
+/// so sshfs reports the mtime.
 pub fn keeps_change_times(file: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     if kind == FUSE {
-        // An unknown server counts as one without change times.
         let name = File::open("/proc/self/mountinfo")
             .and_then(|mounts| mounted_as(rustix::fs::fstat(file)?.st_dev, BufReader::new(mounts)));
         return Ok(matches!(name, Ok(Some(name)) if FUSE_WITH_CHANGE_TIMES.contains(&name.as_str())));
@@ -157,12 +151,12 @@ pub fn keeps_change_times(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(!ONE_TIME.contains(&kind))
 }
 
-/// The kernel's name of the file system with this device number, for FUSE with its server (proc_pid_mountinfo(5)).
+/// The kernel's name of this device's file system, with FUSE's server (proc_pid_mountinfo(5)).
 fn mounted_as(device: u64, mounts: impl BufRead) -> io::Result<Option<String>> {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     for line in mounts.split(b'\n') {
         let line = line?;
-        // The two fields used here are never escaped. Paths may be invalid UTF-8.
+        // These fields are never escaped; paths may be invalid UTF-8.
         let line = String::from_utf8_lossy(&line);
         if line.split(' ').nth(2) == Some(&device) {
             return Ok(line.split_once(" - ").and_then(|(_, source)| source.split(' ').next()).map(str::to_owned));
@@ -171,17 +165,14 @@ fn mounted_as(device: u64, mounts: impl BufRead) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// The alignment that the file system reports (Linux 6.1, statx(2)), else a page, which suits all disks.
 fn alignment_bytes(file: BorrowedFd<'_>) -> u64 {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let told = told.filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
     told.map_or(0, |stat| u64::from(stat.stx_dio_offset_align)).max(PAGE_BYTES)
 }
 
-/// A multiple of every block of a disk.
 const PAGE_BYTES: u64 = 4096;
 
-/// `TMPFS_MAGIC` and `RAMFS_MAGIC` (statfs(2)).
 const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// `MSDOS_SUPER_MAGIC` and `EXFAT_SUPER_MAGIC` (statfs(2), linux/magic.h).
@@ -190,7 +181,7 @@ const ONE_TIME: [rustix::fs::FsWord; 2] = [0x4d44, 0x2011_bab0];
 /// `FUSE_SUPER_MAGIC`.
 const FUSE: rustix::fs::FsWord = 0x6573_5546;
 
-/// Servers for large files that store change times, or pass on those of the file system below.
+/// Servers for large files that store ctimes, or pass them on.
 const FUSE_WITH_CHANGE_TIMES: [&str; 6] =
     ["fuse.glusterfs", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mfs", "fuse.mergerfs", "fuse.gocryptfs"];
 
@@ -220,7 +211,6 @@ mod tests {
         (0..10_000u32).map(|n| (n % 251) as u8).collect()
     }
 
-    /// A file with content, on the disk of the temporary directory.
     fn written(direct: bool) -> Option<Medium> {
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::file::write_all_at(file.as_file().as_fd(), &content(), 0).unwrap();
@@ -262,7 +252,6 @@ mod tests {
     fn what_cannot_be_put_out_of_the_cache_is_counted() {
         despite_others(|| {
             let Some(mut medium) = written(false) else { return };
-            // Pages that are not written out yet stay.
             crate::file::write_all_at(medium.plain.as_fd(), &[1; 4096], 0).unwrap();
             let mut buffer = AlignedBuffer::new(16384);
             let got = medium.read_at(&mut buffer, 0).unwrap();

@@ -1,7 +1,5 @@
-//! Multipath TCP (RFC 8684): one connection over several paths, each of them a *subflow*.
-//!
-//! An MPTCP socket whose peer or network has no MPTCP carries plain TCP: it has *fallen back*. Structures are those of
-//! `linux/mptcp.h`.
+//! Multipath TCP (RFC 8684): one connection over several paths (*subflows*). Without it at peer or network, a socket *falls
+//! back* to plain TCP. Structures: `linux/mptcp.h`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,12 +8,10 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use crate::socket::{option, option_u32};
 use crate::tcp_info::{self, TcpInfo};
 
-/// The protocol of a socket that speaks MPTCP (IPPROTO_MPTCP).
+/// The protocol of an MPTCP socket (IPPROTO_MPTCP).
 pub const PROTOCOL: i32 = libc::IPPROTO_MPTCP;
 
-/// Whether the connection of an MPTCP socket uses MPTCP. If not, it has fallen back to TCP.
-///
-/// Newer kernels tell by TCP_IS_MPTCP. Older ones tell nothing of a connection that fell back (MPTCP_INFO).
+/// Whether MPTCP is in use: by TCP_IS_MPTCP, on older kernels by MPTCP_INFO, which falls silent after a fall-back.
 pub fn is_in_use(socket: impl AsFd) -> io::Result<bool> {
     match option_u32(&socket, libc::IPPROTO_TCP, TCP_IS_MPTCP) {
         Ok(is) => Ok(is != 0),
@@ -24,7 +20,7 @@ pub fn is_in_use(socket: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Whether the kernel reports the paths of a connection (MPTCP_INFO, Linux 5.16). A connection that fell back has none.
+/// Whether the kernel reports paths (MPTCP_INFO, Linux 5.16); false after a fall-back.
 pub fn tells_of_paths(socket: impl AsFd) -> bool {
     option(&socket, SOL_MPTCP, MPTCP_INFO, &mut [0; INFO_BYTES]).is_ok()
 }
@@ -36,15 +32,12 @@ pub struct Subflow {
     pub local: SocketAddr,
     /// The address of the other end.
     pub remote: SocketAddr,
-    /// The figures of TCP about it.
+    /// TCP's figures about it.
     pub info: TcpInfo,
 }
 
-/// The subflows of an MPTCP connection (MPTCP_SUBFLOW_ADDRS and MPTCP_TCPINFO, Linux 5.16). A connection that fell back
-/// has none.
-///
-/// Linux 6.5 has one option for both (MPTCP_FULL_INFO); the two older ones tell the same, if the addresses are the same
-/// before and after.
+/// The subflows (MPTCP_SUBFLOW_ADDRS and MPTCP_TCPINFO, Linux 5.16); none after a fall-back. Stable addresses make them as
+/// good as MPTCP_FULL_INFO of Linux 6.5.
 pub fn subflows(socket: impl AsFd) -> io::Result<Vec<Subflow>> {
     for _ in 0..MAX_TRIES {
         let before = addresses(&socket)?;
@@ -57,7 +50,7 @@ pub fn subflows(socket: impl AsFd) -> io::Result<Vec<Subflow>> {
     Err(io::Error::new(io::ErrorKind::Interrupted, "the subflows of the connection changed while they were read"))
 }
 
-/// Data of an MPTCP connection that no subflow has taken yet (SIOCOUTQNSD, Linux 5.17).
+/// Data that no subflow has taken yet (SIOCOUTQNSD, Linux 5.17).
 pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is borrowed and so open; the kernel writes one `int` into `bytes`.
@@ -71,9 +64,8 @@ fn addresses(socket: &impl AsFd) -> io::Result<Vec<(SocketAddr, SocketAddr)>> {
     })
 }
 
-/// Reads one record for each subflow. The header is `struct mptcp_subflow_data`: its own size, the number of subflows,
-/// the size of a record in the kernel, the size of a record here. The kernel lowers the last to the one before; the
-/// records stand that far apart.
+/// Reads one record for each subflow, behind `struct mptcp_subflow_data`: its size, the number of subflows, a record's size
+/// in the kernel and here. Records stand as far apart as the last, which the kernel lowers to its own.
 fn records<T>(
     socket: &impl AsFd,
     name: libc::c_int,
@@ -88,7 +80,6 @@ fn records<T>(
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel tells it otherwise"))
 }
 
-/// The records of an answer. `None` if one of them is malformed.
 fn part<T>(raw: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<Vec<T>> {
     let number = |offset: usize| raw.get(offset..offset + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let (count, record_bytes) = (number(4)? as usize, number(12)? as usize);
@@ -98,7 +89,7 @@ fn part<T>(raw: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<Vec<T>> {
     raw.get(HEADER_BYTES..)?.chunks_exact(record_bytes).take(count.min(MAX_SUBFLOWS)).map(parse).collect()
 }
 
-/// A socket address as the kernel lays it out: family, port, and the address behind them (ip(7), ipv6(7)).
+/// A socket address: family, port, address (ip(7), ipv6(7)).
 fn address(raw: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(raw.get(2..4)?.try_into().ok()?);
@@ -110,7 +101,7 @@ fn address(raw: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), port))
 }
 
-/// From `linux/tcp.h`, `linux/socket.h` and `linux/mptcp.h`; `libc` lacks them.
+/// From `linux/tcp.h`, `linux/socket.h` and `linux/mptcp.h`.
 const TCP_IS_MPTCP: libc::c_int = 43;
 const SOL_MPTCP: libc::c_int = 284;
 const MPTCP_INFO: libc::c_int = 1;
@@ -118,18 +109,13 @@ const MPTCP_TCPINFO: libc::c_int = 2;
 const MPTCP_SUBFLOW_ADDRS: libc::c_int = 3;
 const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 
-/// `struct mptcp_subflow_data`.
 const HEADER_BYTES: usize = 16;
-/// `struct sockaddr_storage`.
 const ADDRESS_BYTES: usize = 128;
-/// Larger than the largest known version (280), so that a newer kernel's is not cut within a field that we know.
 const TCP_INFO_BYTES: usize = 512;
-/// The structure itself is not read.
 const INFO_BYTES: usize = 8;
-/// The in-kernel path manager allows 8 additional subflows (MPTCP_PM_ADDR_MAX, `net/mptcp/protocol.h`). Another may
-/// allow more; the rest is not shown.
+/// The kernel's path manager allows 8 more (MPTCP_PM_ADDR_MAX, `net/mptcp/protocol.h`).
 const MAX_SUBFLOWS: usize = 32;
-/// Subflows change within seconds, so a few tries suffice.
+/// Subflows change within seconds: a few tries suffice.
 const MAX_TRIES: u32 = 3;
 
 #[cfg(test)]

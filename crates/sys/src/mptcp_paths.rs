@@ -1,4 +1,4 @@
-//! The limits and endpoints of the kernel's MPTCP path manager, as `ip mptcp` shows them (ip-mptcp(8)).
+//! The limits and endpoints of the kernel's MPTCP path manager (ip-mptcp(8)).
 
 use std::io;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::netlink::{ACKNOWLEDGE, DUMP, Message, Netlink, Subsystem, attribute, 
 /// The limits on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Subflows besides the first one.
+    /// Subflows besides the first.
     pub subflows: u32,
     /// Announced addresses of a peer that are dialled.
     pub accepted_addresses: u32,
@@ -20,7 +20,7 @@ pub struct Limits {
 pub struct Endpoint {
     /// The address.
     pub ip: IpAddr,
-    /// The number of its device, if one was given.
+    /// The number of its device, if given.
     pub device: Option<u32>,
     /// Connections that this host dials join from there.
     pub subflow: bool,
@@ -28,7 +28,7 @@ pub struct Endpoint {
     pub signal: bool,
 }
 
-/// The limits in the calling thread's network. `Unsupported`: the kernel has no MPTCP.
+/// The limits in this thread's network, or `Unsupported`.
 pub fn limits() -> io::Result<Limits> {
     let (netlink, family) = path_manager()?;
     let mut limits = Limits::default();
@@ -40,7 +40,7 @@ pub fn limits() -> io::Result<Limits> {
     Ok(limits)
 }
 
-/// The endpoints. The kernel tells them only to administrators of the network.
+/// The endpoints, told only to administrators of the network.
 pub fn endpoints() -> io::Result<Vec<Endpoint>> {
     let (netlink, family) = path_manager()?;
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ fn path_manager() -> io::Result<(Netlink, u16)> {
     }
 }
 
-/// `struct genlmsghdr`: the command, and the version, which is 1 for both families.
+/// `struct genlmsghdr`: the command, and the version, 1 for both families.
 fn command(command: u8) -> Vec<u8> {
     vec![command, 1, 0, 0]
 }

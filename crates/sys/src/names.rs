@@ -1,8 +1,7 @@
-//! Looks up names of users and groups, for copies that keep owners by name.
+//! Looks up names of users and groups.
 //!
-//! A thread of its own looks first in `/etc/passwd` and `/etc/group`, then asks `getent(1)`, which knows every
-//! directory of accounts. It starts before a session gives up the rights for both. See [`crate::account`] for why the C
-//! library is not asked.
+//! A thread reads `/etc/passwd` and `/etc/group`, then asks `getent(1)` (see [`crate::account`]). It starts before a session
+//! gives up these rights.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,31 +21,24 @@ pub enum Of {
     Group,
 }
 
-/// The look-up took too long, or is impossible here.
+/// The look-up is late or impossible: ask no more in this session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoAnswer;
 
-/// The longest name of an account that is looked up; the kernel and shadow(5) stop at 32, directories of accounts at
-/// 256.
+/// The kernel and shadow(5) stop at 32 bytes, directories of accounts at 256.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Starts the thread that looks names up, unless it runs. Must be called while the thread still has all its rights.
+/// Starts that thread, once, while this one has all rights.
 pub fn start() {
     let _ = lookups();
 }
 
-/// The name of this number; `None` if it has none.
-///
-/// # Errors
-/// [`NoAnswer`]: do not ask again in this session.
+/// The name of this number, if it has one.
 pub fn name_of(of: Of, id: u32) -> Result<Option<Vec<u8>>, NoAnswer> {
     ask(of, Key::Id(id)).map(|found| found.map(|(name, _)| name))
 }
 
-/// The number of this name; `None` if there is no such account here.
-///
-/// # Errors
-/// [`NoAnswer`]: do not ask again in this session.
+/// The number of this name, if there is such an account.
 pub fn id_of(of: Of, name: &[u8]) -> Result<Option<u32>, NoAnswer> {
     if !is_name(name) {
         return Ok(None);
@@ -54,8 +46,7 @@ pub fn id_of(of: Of, name: &[u8]) -> Result<Option<u32>, NoAnswer> {
     ask(of, Key::Name(name.to_vec())).map(|found| found.map(|(_, id)| id))
 }
 
-/// Whether these bytes may be the name of an account: `getent` would take digits for a number, and a dash for an
-/// option.
+/// `getent` takes digits for a number, and a dash for an option.
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
@@ -95,7 +86,6 @@ fn ask(of: Of, key: Key) -> Result<Found, NoAnswer> {
 
 fn answer_all(questions: &Receiver<Question>) {
     for Question { of, key, reply } in questions {
-        // The asking thread may have ended.
         let _ = reply.try_send(look_up(of, &key));
     }
 }
@@ -120,7 +110,7 @@ fn look_up(of: Of, key: &Key) -> Result<Found, NoAnswer> {
             Ok(text.split(|byte| *byte == b'\n').find_map(|line| entry(line, key)))
         }
         Ok(_) => Ok(None),
-        // A host without that program has its accounts in its files.
+        // A host without `getent` has its accounts in its files.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(_) => Err(NoAnswer),
     }
@@ -132,7 +122,7 @@ fn in_file(path: &str, key: &Key) -> Found {
     text.split(|byte| *byte == b'\n').find_map(|line| entry(line, key))
 }
 
-/// Parses a line of passwd(5) or group(5), if it is the one looked for: name, password, number.
+/// Parses the wanted line of passwd(5) or group(5): name, password, number.
 fn entry(line: &[u8], key: &Key) -> Found {
     let mut fields = line.split(|byte| *byte == b':');
     let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
@@ -144,10 +134,10 @@ fn entry(line: &[u8], key: &Key) -> Found {
     (is_it && is_name(name)).then(|| (name.to_vec(), id))
 }
 
-/// Twice the time of one look-up: another may be under way.
+/// Two look-ups: one may be under way.
 const PATIENCE: Duration = Duration::from_secs(2 * LOOKUP_DEADLINE.as_secs());
 
-/// A hundred thousand accounts of 100 bytes.
+/// 100,000 accounts of 100 bytes.
 const MAX_FILE_BYTES: u64 = 10 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! Netlink (netlink(7)): asks the kernel for lists, and splits its messages into fields.
-//!
-//! Only messages of the kernel itself are read. A cut or malformed message ends its packet, never the program.
+//! Netlink (netlink(7)): asks the kernel for lists, and splits its messages into fields. Only the kernel's are read. A
+//! malformed message ends its packet, never the program.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,12 +13,11 @@ use crate::poll::{self, Interest};
 #[derive(Debug)]
 pub(crate) struct Netlink(OwnedFd);
 
-/// The part of the kernel that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subsystem {
     /// Devices, addresses, routes (rtnetlink(7)).
     Route,
-    /// Subsystems that have registered by name, such as MPTCP.
+    /// Subsystems registered by name, such as MPTCP.
     Generic,
 }
 
@@ -31,18 +29,17 @@ pub(crate) struct Message<'a> {
     pub body: &'a [u8],
 }
 
-/// The result of [`Netlink::receive`].
 pub(crate) enum Received<'a> {
     /// Messages of the kernel; see [`messages`].
     Packet(&'a [u8]),
     /// There is no packet now.
     Nothing,
-    /// The kernel dropped messages, because the socket was full.
+    /// The socket was full, and the kernel dropped messages.
     Overrun,
 }
 
 impl Netlink {
-    /// Opens a socket that receives these groups (`RTMGRP_*`); 0 for one that only asks.
+    /// Opens a socket for these groups (`RTMGRP_*`); 0: for questions.
     pub fn open(subsystem: Subsystem, groups: u32) -> io::Result<Netlink> {
         let protocol = match subsystem {
             Subsystem::Route => None,
@@ -50,12 +47,11 @@ impl Netlink {
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
-        // With port 0 the kernel gives a free one.
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
         Ok(Netlink(socket))
     }
 
-    /// Receives one packet. A packet of another process counts as nothing.
+    /// Receives one packet; another process's counts as nothing.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
         let (length, from) = match rustix::net::recvfrom(&self.0, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((length, _, from)) => (length, from),
@@ -68,9 +64,8 @@ impl Netlink {
         Ok(Received::Packet(if is_of_kernel { &buffer[..length] } else { &[] }))
     }
 
-    /// Asks, and gives each answer to `take`. `flags` say how much is asked for: [`DUMP`] for a list.
-    ///
-    /// An error of the kernel is returned as is. A list that changed while it was read is `Interrupted`.
+    /// Asks, and gives each answer to `take`; `flags` may have [`DUMP`]. Fails with the kernel's error, or `Interrupted` if
+    /// a list changed meanwhile.
     pub fn ask(&self, kind: u16, flags: u16, body: &[u8], mut take: impl FnMut(Message<'_>)) -> io::Result<()> {
         let request = request(kind, flags, body);
         rustix::net::sendto(&self.0, &request, SendFlags::empty(), &SocketAddrNetlink::new(KERNEL_PORT, 0))?;
@@ -104,7 +99,7 @@ impl Netlink {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer over netlink has no end"))
     }
 
-    /// [`Netlink::ask`] for a whole list, again if it changes meanwhile. Each attempt has its own `take`.
+    /// [`Netlink::ask`] for a list, repeated with a new `take` if it changes.
     pub fn list<T>(
         subsystem: Subsystem,
         kind: u16,
@@ -117,7 +112,7 @@ impl Netlink {
             let outcome = Netlink::open(subsystem, 0)?.ask(kind, DUMP, body, |message| found.extend(parse(message)));
             match outcome {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted && tries < MAX_TRIES => tries += 1,
-                // The host changes all the time: what was found is as good as any answer.
+                // In endless change this is as good as any answer.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(found),
                 outcome => return outcome.map(|()| found),
             }
@@ -143,7 +138,6 @@ fn request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// Adds a field to the body of a request.
 pub(crate) fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let length = u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("a field is small");
     body.extend(length.to_ne_bytes());
@@ -152,7 +146,6 @@ pub(crate) fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(ALIGNMENT), 0);
 }
 
-/// The messages of a packet, up to the first that is malformed.
 pub(crate) fn messages(packet: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = packet;
     std::iter::from_fn(move || {
@@ -168,7 +161,7 @@ pub(crate) fn messages(packet: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// The fields behind the fixed part of a message, up to the first that is malformed: kind and value of each.
+/// A message's fields (kind, value), up to the first malformed one.
 pub(crate) fn attributes(fields: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = fields;
     std::iter::from_fn(move || {
@@ -197,7 +190,7 @@ pub(crate) fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
 
 /// Asks for a list (NLM_F_DUMP).
 pub(crate) const DUMP: u16 = 0x300;
-/// Asks for an acknowledgement, which ends an answer that is no list (NLM_F_ACK).
+/// Asks for an acknowledgement, the end of a single answer (NLM_F_ACK).
 pub(crate) const ACKNOWLEDGE: u16 = 0x4;
 /// NLM_F_REQUEST.
 const REQUEST: u16 = 0x1;
@@ -217,16 +210,13 @@ const ALIGNMENT: usize = 4;
 const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 const KERNEL_PORT: u32 = 0;
-/// Each question has a socket of its own, or is asked after the answer before it has ended.
 const SEQUENCE: u32 = 1;
-/// The kernel fills packets of a list up to the size of the buffer, and at most 32 KiB (af_netlink.c).
+/// The kernel fills a list's packets up to 32 KiB (af_netlink.c).
 pub(crate) const PACKET_BYTES: usize = 64 * 1024;
-/// Packets of one list: 32 KiB hold about 30 devices or their addresses. 4,096 packets are a host with a hundred
-/// thousand.
+/// 32 KiB hold about 30 devices or their addresses: this is for 100,000.
 const MAX_PACKETS: u32 = 4_096;
-/// A list that changes while it is read is read again.
 const MAX_TRIES: u32 = 3;
-/// The kernel answers before it returns from the question. After this time it does not answer at all.
+/// The kernel answers within the question; after 5 s never.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -246,7 +236,6 @@ mod tests {
         assert_eq!(attribute(fields, 3), Some(&b"eth0\0"[..]));
         assert_eq!(attribute(fields, 4), Some(&[1, 0, 0, 0][..]), "flags of the kind do not count");
         assert_eq!(attribute(fields, 5), None);
-        // Cut anywhere, and with any length in the header, nothing is read beyond the end and the search ends.
         for end in 0..packet.len() {
             assert!(messages(&packet[..end]).count() <= 2);
             assert!(attributes(&body[4..][..end.min(20)]).count() <= 2);

@@ -1,4 +1,4 @@
-//! The way a socket's connection leaves this host: its source address, its device, and its protocol.
+//! The way a socket's connection leaves this host.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -7,8 +7,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::socket::{option, option_u32, set_option, set_option_u32};
 
-/// Binds a socket to a device: it sends and receives only there (SO_BINDTODEVICE, socket(7)), and routes through other
-/// devices do not count. Since Linux 5.7 this needs no rights, once for each socket; before, CAP_NET_RAW.
+/// Binds a socket to a device: it sends and receives only there (SO_BINDTODEVICE, socket(7)). Needs CAP_NET_RAW before Linux
+/// 5.7; since then nothing, once.
 pub fn bind_to_device(socket: impl AsFd, device: &str) -> io::Result<()> {
     set_option(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())
 }
@@ -21,20 +21,18 @@ pub fn bound_device(socket: impl AsFd) -> io::Result<Option<String>> {
     Ok(std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(str::to_owned))
 }
 
-/// Makes the kernel pick the port when it connects, so that it may pick one that is in use towards another peer
-/// (IP_BIND_ADDRESS_NO_PORT, ip(7)). Otherwise all connections of an address share 28,232 ports, whatever their peers.
-/// Must be called before a source address is bound with port 0.
+/// Makes the kernel pick the port at the connect, even one in use elsewhere (IP_BIND_ADDRESS_NO_PORT, ip(7)): else an
+/// address has 28,232. Call before binding port 0.
 pub fn pick_port_when_connecting(socket: impl AsFd) -> io::Result<()> {
     set_option_u32(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
-/// The number of the protocol that a socket was made for: `IPPROTO_TCP` or another.
+/// The number of a socket's protocol, such as `IPPROTO_TCP`.
 pub fn protocol(socket: impl AsFd) -> io::Result<i32> {
     option_u32(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL).map(u32::cast_signed)
 }
 
-/// Sends what fits, and tells the kernel that more follows at once: the last packet may wait for it (MSG_MORE,
-/// send(2)).
+/// Sends what fits; more follows at once, and the last packet may wait for it (MSG_MORE, send(2)).
 pub fn send_with_more(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
     Ok(rustix::io::retry_on_intr(|| rustix::net::sendmsg(&socket, slices, &mut SendAncillaryBuffer::default(), flags))?)

@@ -1,12 +1,11 @@
-//! Opens the files that haul keeps for its user or obeys: settings, policies, lists, keys, memory, sockets. Nobody else
-//! may have put them there.
+//! Opens the files that haul keeps for its user or obeys: settings, policies, lists, keys, memory, sockets. Nobody else may
+//! have put them there.
 //!
-//! Begin at `/` -> open the next name beneath the directory that is held -> judge it through that descriptor -> follow
-//! links the same way -> open the end, judge it, and hand out that descriptor. So nothing is judged under a name and
-//! opened by a second look.
+//! Begin at `/` -> open the next name beneath the held directory -> judge it through that descriptor -> follow
+//! links the same way -> open and judge the end, and hand out that descriptor. Nothing is opened by a second look.
 //!
-//! Each directory, link and file on the way belongs to root or to us, and nobody else may write it. Where others may
-//! make names and rename only their own (sticky, as `/tmp`), the next entry has to be ours all the same.
+//! Each directory, link and file on the way is root's or ours, and nobody else may write it. In sticky directories (`/tmp`)
+//! the next entry has to be ours all the same.
 
 mod not_ours;
 mod walk;
@@ -30,15 +29,14 @@ use crate::whole_file::{self, WholeFile};
 /// Opens a file for reading.
 ///
 /// # Errors
-/// The system's, or [`NotOurs`]. A missing file is [`io::ErrorKind::NotFound`], whoever owns its directory, and also where something else
-/// stands in the place of a directory: the home of a service may be `/dev/null`.
+/// The system's, or [`NotOurs`]. A missing file is [`io::ErrorKind::NotFound`], whoever owns its directory, even in
+/// `/dev/null` as a service's home.
 pub fn open(path: &Path, weight: Weight) -> io::Result<File> {
     let (mut walk, components) = Walk::from_root(path)?;
     walk.judges_directories = weight != Weight::NamedSecret;
     walk.file(components, OFlags::RDONLY, weight).map_err(missing)
 }
 
-/// Nothing lies beneath what is no directory.
 fn missing(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::NotADirectory => Errno::NOENT.into(),
@@ -46,22 +44,16 @@ fn missing(error: io::Error) -> io::Error {
     }
 }
 
-/// Opens a file that is obeyed, to read it and to write behind its content. A missing file is made, for us alone. The
-/// file is opened once, so the file that was judged is the file that is written.
-///
-/// # Errors
-/// As [`open`].
+/// Opens an obeyed file once, to read and to append: the judged file is written. A missing one is made, for us alone. Fails
+/// as [`open`].
 pub fn open_to_append(path: &Path) -> io::Result<File> {
     let (mut walk, components) = Walk::from_root(path)?;
     walk.makes_file = true;
     walk.file(components, OFlags::RDWR | OFlags::APPEND, Weight::Obeyed)
 }
 
-/// Fails unless the owner of the directory at this path, or of where the next missing one would be made, may be trusted
-/// with its content.
-///
-/// # Errors
-/// As [`open`]. A missing directory is no error.
+/// Fails, as [`open`] does, unless the owner of this directory, or of where the next missing one would be made, may be
+/// trusted.
 pub fn check_directory(path: &Path) -> io::Result<()> {
     let (mut walk, components) = Walk::from_root(path)?;
     match walk.directory(components, None) {
@@ -70,7 +62,7 @@ pub fn check_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The path of a file and of each link that leads to it; none of them goes through a link.
+/// The paths of a file and each link to it, none through a link.
 pub fn names_of(file: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     let mut rest = path::absolute(file).ok();
@@ -82,14 +74,12 @@ pub fn names_of(file: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Follows a full path to its first link. Returns the path of that link, and the path that it leads to, with the rest
-/// appended; without a link, the whole path and `None`.
+/// Follows a full path to its first link. Returns its path, and the target with the rest; else all and `None`.
 fn until_link(path: &Path) -> (PathBuf, Option<PathBuf>) {
     let mut name = PathBuf::new();
     let mut components = path.components();
     while let Some(component) = components.next() {
         if component == Component::ParentDir {
-            // The part before it is no link.
             name.pop();
             continue;
         }
@@ -102,7 +92,7 @@ fn until_link(path: &Path) -> (PathBuf, Option<PathBuf>) {
     (name, None)
 }
 
-/// A directory that nobody else can change, held open.
+/// A directory that nobody else can change, held open. Its calls fail as [`open`].
 #[derive(Debug)]
 pub struct OwnDirectory {
     fd: OwnedFd,
@@ -111,17 +101,11 @@ pub struct OwnDirectory {
 
 impl OwnDirectory {
     /// Opens a directory.
-    ///
-    /// # Errors
-    /// As [`open`].
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::walk_to(path, None).map_err(missing)
     }
 
-    /// Opens a directory, and makes it and those above it where they are missing, for us alone.
-    ///
-    /// # Errors
-    /// As [`open`].
+    /// Opens a directory; missing ones are made, for us alone.
     pub fn make(path: &Path) -> io::Result<Self> {
         Self::walk_to(path, Some(PRIVATE_DIRECTORY))
     }
@@ -132,35 +116,23 @@ impl OwnDirectory {
         Ok(Self { fd: walk.here, path: path::absolute(path)? })
     }
 
-    /// Whether the directory is ours and nobody else may look into it: sockets in it have no other guard.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Whether only we may look into it: sockets in it have no other guard.
     pub fn is_private(&self) -> io::Result<bool> {
         let stat = rustix::fs::fstat(&self.fd)?;
         Ok(stat.st_uid == process::effective_user() && stat.st_mode & 0o077 == 0)
     }
 
     /// Opens a directory in this one.
-    ///
-    /// # Errors
-    /// As [`open`].
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         self.walk_below(name, None)
     }
 
-    /// Opens a directory in this one, and makes it if missing.
-    ///
-    /// # Errors
-    /// As [`open`].
+    /// Opens a directory in this one, made if missing.
     pub fn make_directory(&self, name: &str) -> io::Result<Self> {
         self.walk_below(name, Some(PRIVATE_DIRECTORY))
     }
 
-    /// Makes a directory in this one, for us alone.
-    ///
-    /// # Errors
-    /// As [`open`], or something has the name.
+    /// Makes a directory in this one, for us alone, under a free name.
     pub fn make_new_directory(&self, name: &str) -> io::Result<Self> {
         check_name(OsStr::new(name))?;
         rustix::fs::mkdirat(&self.fd, name, PRIVATE_DIRECTORY)?;
@@ -179,35 +151,23 @@ impl OwnDirectory {
     }
 
     /// Opens a file in it for reading.
-    ///
-    /// # Errors
-    /// As [`open`].
     pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let (mut walk, components) = self.begin_walk(name.as_ref())?;
         walk.file(components, OFlags::RDONLY, Weight::Obeyed)
     }
 
     /// Opens a file in it for reading and writing.
-    ///
-    /// # Errors
-    /// As [`open`].
     pub fn file_to_write(&self, name: &str) -> io::Result<File> {
         let (mut walk, components) = self.begin_walk(OsStr::new(name))?;
         walk.file(components, OFlags::RDWR, Weight::Obeyed)
     }
 
     /// [`OwnDirectory::file_to_write`], made if missing, for us alone.
-    ///
-    /// # Errors
-    /// As [`open`].
     pub fn make_file(&self, name: &str) -> io::Result<File> {
         self.make_file_with(name, OFlags::empty())
     }
 
     /// [`OwnDirectory::make_file`], with writes appended.
-    ///
-    /// # Errors
-    /// As [`open`].
     pub fn make_file_to_append(&self, name: &str) -> io::Result<File> {
         self.make_file_with(name, OFlags::APPEND)
     }
@@ -225,19 +185,13 @@ impl OwnDirectory {
         }
     }
 
-    /// Begins a file that gets this name when it is whole.
-    ///
-    /// # Errors
-    /// As [`WholeFile::begin`].
+    /// Begins a file that is named when whole. Fails as [`WholeFile::begin`].
     pub fn begin(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<WholeFile> {
         check_name(name.as_ref())?;
         WholeFile::begin_in(self.fd.try_clone()?, name.as_ref(), whole_file::Mode::Of(mode))
     }
 
-    /// Returns at most `most` names in it, in no order.
-    ///
-    /// # Errors
-    /// The system's.
+    /// At most `most` names in it.
     pub fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = rustix::io::retry_on_intr(|| rustix::fs::openat(&self.fd, ".", flags, Mode::empty()))?;
@@ -255,10 +209,7 @@ impl OwnDirectory {
         Ok(names)
     }
 
-    /// The time when a name in it was last written. A link is not followed.
-    ///
-    /// # Errors
-    /// The system's.
+    /// When a name in it was last written, not following a link.
     pub fn modified(&self, name: &OsStr) -> io::Result<std::time::SystemTime> {
         let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let since = std::time::Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
@@ -266,27 +217,18 @@ impl OwnDirectory {
     }
 
     /// Removes a file in it.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         check_name(name.as_ref())?;
         Ok(rustix::fs::unlinkat(&self.fd, name.as_ref(), AtFlags::empty())?)
     }
 
     /// Renames a file within it.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(OsStr::new(from)).and_then(|()| check_name(OsStr::new(to)))?;
         Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Removes a directory in it with at most `most` files in that.
-    ///
-    /// # Errors
-    /// The system's; it is not empty.
+    /// Removes a directory in it, with at most `most` files.
     pub fn remove_directory(&self, name: &str, most: usize) -> io::Result<()> {
         let directory = self.directory(name)?;
         for name in directory.names(most)? {
@@ -349,7 +291,6 @@ mod tests {
             fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode)).unwrap();
         }
 
-        /// False: we are not root.
         fn give_away(&self, name: &str) -> bool {
             lchown(self.at(name), Some(process::effective_user() + 1), None).is_ok()
         }
@@ -358,7 +299,6 @@ mod tests {
             lchown(self.at(name), Some(process::effective_user()), None).unwrap();
         }
 
-        /// The words of the judgement; empty: it is ours.
         fn judged(&self, name: &str, weight: Weight) -> String {
             match open(&self.at(name), weight) {
                 Ok(mut file) => {
@@ -385,7 +325,6 @@ mod tests {
                 assert!(told.contains("others may write it") && told.contains("mode 777"), "{name}: {told}");
                 assert_eq!(place.judged(name, Weight::NamedSecret), "", "wherever it stands");
             }
-            // There others make names, and rename only their own.
             place.set(above, 0o1777);
             assert_eq!(all(Weight::Obeyed), [""; 4], "{above}");
             place.set(above, 0o755);
@@ -428,7 +367,6 @@ mod tests {
         place.set("file", 0o644);
         let error = open(&place.at("file"), Weight::Secret).unwrap_err();
         assert_eq!(NotOurs::of(&error).unwrap().remedy(), format!("chmod 600 {}", place.at("file").display()));
-        // Others gave it a second name where they may make names.
         place.set("shared", 0o1777);
         assert_eq!(place.judged("shared/file", Weight::Obeyed), "");
         fs::hard_link(place.at("shared/file"), place.at("shared/policy")).unwrap();
@@ -501,7 +439,6 @@ mod tests {
         whole.publish().unwrap();
         made.make_file("file").unwrap();
         made.make_directory("copies").unwrap().make_file("lock").unwrap();
-        // The judged directory counts, whatever has its name now.
         fs::rename(place.at("base/state"), place.at("base/moved")).unwrap();
         let mut text = String::new();
         made.file("whole").unwrap().read_to_string(&mut text).unwrap();
@@ -511,7 +448,6 @@ mod tests {
         assert_eq!(names, ["copies", "file", "whole"]);
         made.remove_directory("copies", 10).unwrap();
         assert!(made.directory("copies").is_err() && made.file("../moved").is_err() && made.make_file("..").is_err());
-        // Others may be at home there.
         place.set("shared", 0o1777);
         assert!(OwnDirectory::open(&place.at("shared")).is_err());
         assert!(OwnDirectory::make(&place.at("shared/haul")).is_ok());
@@ -526,7 +462,6 @@ mod tests {
         }
         assert!(check_directory(&place.at("base/new/haul")).is_err());
         assert!(OwnDirectory::make(&place.at("base/new/haul")).is_err() && !place.at("base/new").exists());
-        // A missing file there says nothing.
         assert_eq!(open(&place.at("base/policy"), Weight::Obeyed).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,4 +1,4 @@
-//! Networks that a test makes for itself, so that their devices, addresses and routes are nobody else's.
+//! Networks of a test's own, with their devices, addresses and routes.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,16 @@ use rustix::thread::LinkNameSpaceType;
 use crate::condition::unmet;
 use crate::namespace;
 
-/// A network namespace with a loopback device that is up.
+/// A network namespace with loopback up.
 pub struct OwnNetwork {
     namespace: File,
     thread: i32,
-    /// The thread that keeps the number valid ends when this is dropped.
+    /// The thread that keeps the number valid ends with this.
     _end: Sender<()>,
 }
 
 impl OwnNetwork {
-    /// `None`, reported as a condition, if this process may not have one or ip(8) is missing.
+    /// `None`, reported, without the right or ip(8).
     pub fn new() -> Option<OwnNetwork> {
         match OwnNetwork::make() {
             Ok(network) => Some(network),
@@ -44,12 +44,12 @@ impl OwnNetwork {
         Ok(network)
     }
 
-    /// The number that ip(8) takes: `ip link set dev DEVICE netns NUMBER`.
+    /// The number for `ip link set dev DEVICE netns NUMBER`.
     pub fn id(&self) -> i32 {
         self.thread
     }
 
-    /// Runs a scenario in it, with all threads that it starts and sockets that it opens.
+    /// Runs a scenario in it, with its threads and sockets.
     pub fn enter<T: Send>(&self, scenario: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let runs = scope.spawn(|| {
@@ -64,17 +64,17 @@ impl OwnNetwork {
         })
     }
 
-    /// Runs ip(8) in it with these words.
+    /// Runs ip(8) in it.
     pub fn ip(&self, words: &str) {
         self.run("ip", words);
     }
 
-    /// Runs a command in it with these words.
+    /// Runs a command in it.
     pub fn run(&self, command: &str, words: &str) {
         self.try_run(command, words).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// [`OwnNetwork::run`] for a command that this host may lack.
+    /// [`OwnNetwork::run`] of an optional command.
     pub fn try_run(&self, command: &str, words: &str) -> io::Result<()> {
         let output = self.enter(|| Command::new(command).args(words.split_whitespace()).output())?;
         if output.status.success() {
@@ -84,13 +84,13 @@ impl OwnNetwork {
         Err(io::Error::other(format!("{command} {words}: {said}")))
     }
 
-    /// Connects it to another: a cable with `near` at this end and `far` at the other. Both are still down.
+    /// Connects two by a cable from `near` to `far`, both down.
     pub fn connect(&self, near: &str, other: &OwnNetwork, far: &str) {
         self.ip(&format!("link add {near} type veth peer name {far} netns {}", other.id()));
     }
 }
 
-/// Runs a scenario in a network of its own, with a way to call ip(8) there.
+/// Runs a scenario in its own network, with ip(8).
 pub fn in_own_network(scenario: impl FnOnce(&dyn Fn(&str)) + Send) {
     if let Some(network) = OwnNetwork::new() {
         network.enter(|| scenario(&|words| network.ip(words)));

@@ -1,20 +1,18 @@
-//! Whether the process at the other end of a pipe has taken what was written: FIONREAD (pipe(7)), /proc.
+//! Whether a pipe's reader has taken what was written: FIONREAD (pipe(7)), /proc.
 
 use std::fs;
 use std::os::fd::AsFd;
 
-/// Whether the reader of this pipe, a process with this number, has read all of it and waits for more. What it had to do with the bytes is
-/// then done, if it does its work on one thread. Either end of the pipe will do. A process that is gone takes nothing any more.
+/// Whether this process has emptied the pipe and waits for more: with one thread, its work is done. True if it is gone.
 pub fn is_taken(pipe: impl AsFd, reader: u32) -> bool {
-    // In this order: a process that sleeps after the pipe was empty has had the last bytes.
+    // In this order: asleep after the pipe was empty, it has had the last bytes.
     let is_empty = rustix::io::ioctl_fionread(pipe).map_or(true, |unread| unread == 0);
     let text = fs::read_to_string(format!("/proc/{reader}/stat")).unwrap_or_default();
-    // The name stands in parentheses, and may hold some of its own (proc_pid_stat(5)).
+    // The name in parentheses may hold some (proc_pid_stat(5)).
     let state = text.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     match state {
         Some('S') => is_empty,
         Some('R' | 'D' | 'I') => false,
-        // It is stopped, or has ended.
         Some(_) | None => true,
     }
 }

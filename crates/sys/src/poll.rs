@@ -9,18 +9,18 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 /// The events that a descriptor is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Bytes to read, an end of file, or an error to collect.
+    /// Bytes, an end of file or an error.
     Read,
-    /// Room to write, or an error to collect.
+    /// Room, or an error.
     Write,
 }
 
-/// Whether a read on `fd` would return without waiting, with bytes, end of file or an error.
+/// Whether a read on `fd` would return without waiting.
 pub fn readable_now(fd: impl AsFd) -> bool {
     wait(&[(fd.as_fd(), Interest::Read)], Some(Duration::ZERO)).is_ok_and(|ready| ready[0])
 }
 
-/// Whether the peer has ended its direction, or the connection is broken. Bytes that arrived before may still be read.
+/// Whether the peer has ended its direction, or the connection broke. Earlier bytes may be left.
 pub fn has_hung_up(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     let mut poll_fds = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
@@ -28,9 +28,8 @@ pub fn has_hung_up(fd: impl AsFd) -> bool {
     rustix::event::poll(&mut poll_fds, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits until at least one descriptor is ready, or the time is over; says for each whether it is ready.
-///
-/// A signal does not end the wait. Errors and hang-ups count as ready: the next call on the descriptor reports them.
+/// Waits until a descriptor is ready, or the time is over; says which are. Signals do not end the wait. Errors and hang-ups
+/// count as ready.
 pub fn wait(watched: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
     let mut poll_fds: Vec<PollFd<'_>> = watched
         .iter()

@@ -6,9 +6,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-/// Lifts the soft limit on open files to the hard one and returns the result (`None`: no limit).
-///
-/// The usual soft limit of 1024 is for programs that call `select`, which we do not.
+/// Lifts the soft limit on open files to the hard one (`None`: no limit). The usual 1024 are for `select`.
 pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -18,7 +16,7 @@ pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
     Ok(open_file_limit())
 }
 
-/// The number of files that this process may have open at once; `None`: no limit.
+/// The most files open at once, if limited.
 pub fn open_file_limit() -> Option<u64> {
     rustix::process::getrlimit(Resource::Nofile).current
 }
@@ -28,7 +26,7 @@ pub fn effective_user() -> u32 {
     crate::rights::file_user()
 }
 
-/// Whether this thread may give its own files to a group: root to any group, a user to groups of which it is a member.
+/// Whether this thread may give its files to a group.
 pub fn may_give_to_group(gid: u32) -> bool {
     let is_member =
         || rustix::process::getgroups().is_ok_and(|groups| groups.iter().any(|group| group.as_raw() == gid));
@@ -40,12 +38,12 @@ pub fn is_root() -> bool {
     effective_user() == 0
 }
 
-/// Sets the name of this thread in `ps` and `top`; for the first thread, of the process.
+/// Sets this thread's name, and the process's by its first, in `ps` and `top`.
 pub fn set_name(name: &CStr) -> io::Result<()> {
     Ok(rustix::thread::set_name(name)?)
 }
 
-/// Kills a process that leads a group, and all that it started there.
+/// Kills the group of processes that this one leads.
 pub fn kill_group(leader: u32) -> io::Result<()> {
     let pid = i32::try_from(leader).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::kill_process_group(pid, Signal::KILL)?)
@@ -57,31 +55,28 @@ pub fn ask_to_end(process: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid, Signal::TERM)?)
 }
 
-/// Gives this process a session of its own, without a terminal, so that closing the terminal does not reach it.
+/// Gives this process its own session, beyond the terminal's closing.
 pub fn leave_terminal() -> io::Result<()> {
     match rustix::process::setsid() {
-        // It leads one already, as a service does.
+        // A service leads a session already.
         Err(Errno::PERM) if rustix::process::getsid(None)? == rustix::process::getpid() => Ok(()),
         Err(error) => Err(error.into()),
         Ok(_) => Ok(()),
     }
 }
 
-/// The size of a page of memory.
+/// The bytes of a page of memory.
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// The permission bits that new files of this process do not get.
-///
-/// Read from `/proc`, because asking the system call means changing the mask for every thread for a moment.
+/// The permission bits that new files lack, from `/proc`: the system call would change every thread's mask for a moment.
 pub fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(USUAL_UMASK)
 }
 
-/// The usual umask, where `/proc` is missing.
 const USUAL_UMASK: u32 = 0o022;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tells one process from all others, also of other hosts and of other times: /proc.
+//! Tells a process from all others, on any host at any time: /proc.
 
 use std::fs;
 use std::io;
@@ -8,36 +8,36 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// A process, as it can be written down and looked for later.
+/// A process, as it can be written down and found later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessIdentity {
-    /// The start of the kernel: no other host has it, nor this one after its next start.
+    /// The kernel's start, of this host and time alone.
     boot: u128,
-    /// The namespace of process numbers: a container has one of its own.
+    /// The namespace of process numbers: a container has its own.
     numbers: u64,
     process: u32,
-    /// Ticks since the start of the kernel, since a number is given again.
+    /// Ticks since the kernel's start: a number is used again.
     started: u64,
 }
 
 /// Whether a process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It is this process.
+    /// The process is this one.
     Own,
-    /// It lives; its number.
+    /// The process lives, under this number.
     Alive(u32),
-    /// It has ended.
+    /// The process has ended.
     Dead,
-    /// It runs where this process cannot look, or ran there.
+    /// The process runs, or ran, where this one cannot look.
     Elsewhere,
 }
 
 impl ProcessIdentity {
-    /// The bytes of [`ProcessIdentity::to_bytes`].
+    /// The length of [`ProcessIdentity::to_bytes`].
     pub const BYTES: usize = 16 + 8 + 4 + 8;
 
-    /// This process. `None`: there is no /proc.
+    /// Identifies this process, with /proc.
     pub fn own() -> Option<Self> {
         static OWN: OnceLock<Option<ProcessIdentity>> = OnceLock::new();
         *OWN.get_or_init(|| Self::look().ok())
@@ -57,7 +57,7 @@ impl ProcessIdentity {
         match Self::own() {
             Some(own) if own == *self => Liveness::Own,
             Some(own) if (own.boot, own.numbers) == (self.boot, self.numbers) => self.of_this_host(),
-            // A kernel that has started anew has none of its earlier processes. Whether it is the same host, nobody knows.
+            // Another kernel: restarted, or another host's.
             _ => Liveness::Elsewhere,
         }
     }
@@ -82,7 +82,7 @@ impl ProcessIdentity {
         bytes
     }
 
-    /// The process that these bytes are. Any bytes are one.
+    /// The process that these bytes are; any bytes are one.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let number = |range: std::ops::Range<usize>| {
             bytes[range].iter().rev().fold(0_u128, |number, byte| number << 8 | u128::from(*byte))
@@ -96,7 +96,7 @@ impl ProcessIdentity {
     }
 }
 
-/// The 22nd field of /proc/PID/stat. The second one, a name in brackets, may have spaces and brackets.
+/// The 22nd field of /proc/PID/stat; the second, a name, may have brackets.
 fn started(process: u32) -> io::Result<u64> {
     let text = fs::read(format!("/proc/{process}/stat"))?;
     let behind_name = text.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 1);

@@ -1,6 +1,5 @@
-//! The time-outs of TCP's retransmission, for one connection. Older kernels refuse these options with `ENOPROTOOPT`.
-//!
-//! Kernels count in jiffies (1 to 10 ms) and round up. Read back what was granted.
+//! The time-outs of a connection's retransmission. Older kernels refuse with `ENOPROTOOPT`; all round up to jiffies (1 to 10
+//! ms).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +12,7 @@ pub fn rto_max(socket: impl AsFd) -> io::Result<Duration> {
     option_u32(&socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS).map(|ms| Duration::from_millis(ms.into()))
 }
 
-/// See [`rto_max`]. The kernel takes 1 to 120 s.
+/// See [`rto_max`]; 1 to 120 s.
 pub fn set_rto_max(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     set_option_u32(&socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, whole(timeout.as_millis()))
 }
@@ -23,8 +22,7 @@ pub fn rto_min(socket: impl AsFd) -> io::Result<Duration> {
     option_u32(&socket, libc::IPPROTO_TCP, TCP_RTO_MIN_US).map(|us| Duration::from_micros(us.into()))
 }
 
-/// See [`rto_min`]. The kernel takes two jiffies to 200 ms, seen with 6.18. A larger floor is a setting of the route:
-/// `rto_min` of ip-route(8).
+/// See [`rto_min`]; two jiffies to 200 ms (Linux 6.18). Larger floors are the route's: `rto_min` of ip-route(8).
 pub fn set_rto_min(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     set_option_u32(&socket, libc::IPPROTO_TCP, TCP_RTO_MIN_US, whole(timeout.as_micros()))
 }
@@ -34,17 +32,16 @@ pub fn delayed_ack_max(socket: impl AsFd) -> io::Result<Duration> {
     option_u32(&socket, libc::IPPROTO_TCP, TCP_DELACK_MAX_US).map(|us| Duration::from_micros(us.into()))
 }
 
-/// See [`delayed_ack_max`]. The kernel takes two jiffies to 200 ms.
+/// See [`delayed_ack_max`]; two jiffies to 200 ms.
 pub fn set_delayed_ack_max(socket: impl AsFd, delay: Duration) -> io::Result<()> {
     set_option_u32(&socket, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, whole(delay.as_micros()))
 }
 
-/// A value beyond the option's range is beyond every kernel's.
 fn whole(number: u128) -> u32 {
     u32::try_from(number).unwrap_or(i32::MAX as u32)
 }
 
-/// From `linux/tcp.h`; `libc` lacks them.
+/// From `linux/tcp.h`.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 const TCP_RTO_MIN_US: libc::c_int = 45;
 const TCP_DELACK_MAX_US: libc::c_int = 46;
@@ -71,7 +68,6 @@ mod tests {
         }
         match set_rto_min(&socket, ms(40)).and_then(|()| set_delayed_ack_max(&socket, ms(80))) {
             Ok(()) => {
-                // A jiffy is 1 to 10 ms.
                 assert!((ms(40)..ms(50)).contains(&rto_min(&socket).unwrap()));
                 assert!((ms(80)..ms(90)).contains(&delayed_ack_max(&socket).unwrap()));
                 assert!(set_rto_min(&socket, Duration::MAX).is_err() && set_delayed_ack_max(&socket, ms(0)).is_err());

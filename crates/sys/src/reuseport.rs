@@ -1,6 +1,5 @@
-//! Several listeners on one port, chosen by the client's address: `SO_REUSEPORT` with a classic BPF program.
-//!
-//! Without a program the kernel chooses by a hash.
+//! Several listeners on one port, chosen by the client's address: `SO_REUSEPORT` with a classic BPF program; without, by a
+//! hash.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,28 +7,27 @@ use std::os::fd::{AsFd, AsRawFd as _};
 
 use crate::socket::set_option_u32;
 
-/// Lets further sockets of this user listen on the port. Must be called before the socket listens. If called after it
-/// was bound, the port is known to be free.
+/// Lets this user's sockets share the port. Call it before listening; after the bind the port was free.
 pub fn share(socket: impl AsFd) -> io::Result<()> {
     set_option_u32(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
 
-/// Sends clients of a network to one of the listeners.
+/// Sends clients of a network to one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The first address of the network.
+    /// The network's first address.
     pub network: IpAddr,
-    /// The number of bits that its addresses have in common.
+    /// The bits that its addresses have in common.
     pub length: u8,
-    /// The number of the listener; 0 listened first.
+    /// The listener's number; 0 listened first.
     pub listener: u16,
 }
 
-/// The most rows: a row of IPv6 takes 13 of the 4,096 instructions that a program may have.
+/// An IPv6 row takes 13 of a program's 4,096 instructions.
 pub const MAX_ROWS: usize = 256;
 
-/// Chooses the listener by the first row that matches; without a match, the first listener. `socket` is any of the
-/// listeners, but an MPTCP one has no such option. A later call replaces the rows.
+/// Chooses the listener by the first row that matches, else the first one; replaces earlier rows. `socket` is any listener,
+/// without MPTCP.
 pub fn choose_by_source(socket: impl AsFd, rows: &[Row]) -> io::Result<()> {
     if rows.len() > MAX_ROWS {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -61,7 +59,7 @@ fn program(rows: &[Row]) -> Vec<libc::sock_filter> {
     which.into_iter().chain(v4).chain(v6).collect()
 }
 
-/// The instructions of a row. If it does not match, they go on behind it.
+/// A row that does not match goes on behind it.
 fn checks(row: &Row) -> Vec<libc::sock_filter> {
     let (first, words) = match row.network {
         IpAddr::V4(ip) => (SOURCE_V4, vec![ip.to_bits()]),
@@ -93,7 +91,7 @@ fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// `SKF_NET_OFF`: the header of IP, wherever the data begins.
+/// `SKF_NET_OFF`: the IP header, wherever the data begins.
 const HEADER: u32 = 0xfff0_0000;
 /// RFC 791, 3.1.
 const SOURCE_V4: u32 = HEADER + 12;
@@ -114,7 +112,6 @@ mod tests {
 
     use super::*;
 
-    /// Runs the program as the kernel does.
     fn run(program: &[libc::sock_filter], source: IpAddr) -> u32 {
         let mut header = [0u8; 40];
         match source {

@@ -1,8 +1,7 @@
 //! Gives up rights for good, for a thread or this process: privileges, other users' files, other trees.
 //!
-//! In Linux credentials, capabilities and Landlock domains belong to a thread, and a new thread inherits them. So the
-//! thread of a session gives up rights before it starts other threads. Sources: credentials(7), setresuid(2) and
-//! setgroups(2) with their notes on threads, capabilities(7), landlock(7).
+//! Rights belong to a thread, and new threads inherit them: a session's thread gives up its own first. Sources:
+//! credentials(7), setresuid(2), setgroups(2), capabilities(7), landlock(7).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,33 +15,29 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::account::Account;
 
-/// Keeps programs that this thread starts from gaining more rights than the thread has (`PR_SET_NO_NEW_PRIVS`).
+/// Keeps started programs from gaining rights (`PR_SET_NO_NEW_PRIVS`).
 pub fn forbid_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Hides the memory of this process from core dumps and from debuggers of the same user (`PR_SET_DUMPABLE`).
+/// Hides this process's memory from core dumps and debuggers (`PR_SET_DUMPABLE`).
 pub fn hide_memory() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Makes this thread, and all threads that it starts later, act as this account, without capabilities.
+/// Makes this thread, and threads that it starts later, act as this account, without capabilities.
 ///
-/// The effective ids change, and the file system ids (`fsuid`) with them. The kernel checks the effective ids for
-/// settings below /proc/sys and for FUSE mounts. The real and saved ids stay, because the kernel checks them for
-/// signals and debuggers. With all ids changed, the user's programs could kill this thread, and the whole process with
-/// it (kill(2), ptrace(2)).
+/// The effective ids, checked for /proc/sys and FUSE mounts, and `fsuid` change. The real and saved ids, checked for signals
+/// and debuggers (kill(2), ptrace(2)), stay: else the user's programs could kill us.
 pub fn act_as(account: &Account) -> io::Result<()> {
     let groups: Vec<_> = account.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-    // The C library's calls would change all threads, so these are the raw system calls.
+    // The C library's calls would change all threads.
     rustix::thread::set_thread_groups(&groups)?;
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
-    // The group comes first: a user may not choose groups. The effective capabilities go with root's number, the others
-    // below.
+    // The group first: a user may not choose groups. Effective capabilities go with root's number, the others below.
     rustix::thread::set_thread_res_gid(None, gid, None)?;
     rustix::thread::set_thread_res_uid(None, uid, None)?;
-    // The change makes the whole process as open to core dumps as `fs.suid_dumpable` says (prctl(2)). A process that
-    // works for others hides its memory in any case.
+    // The change opens the process to core dumps, as `fs.suid_dumpable` says (prctl(2)).
     hide_memory()?;
     drop_capabilities()?;
     let effective = (rustix::process::geteuid(), rustix::process::getegid());
@@ -53,14 +48,13 @@ pub fn act_as(account: &Account) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes all capabilities from this thread, and from all that it starts later.
+/// Takes all capabilities from this thread, and later ones of it.
 pub fn drop_capabilities() -> io::Result<()> {
     keep_capabilities(CapabilitySet::empty())
 }
 
-/// Keeps only the capabilities of this thread that copying files and tuning connections may need. A thread without
-/// capabilities is unchanged. `attributes`: also extended attributes that only root sees. `devices`: also making
-/// devices.
+/// Keeps only capabilities for copying and tuning; `attributes`: for extended attributes that only root sees; `devices`: for
+/// making devices.
 pub fn keep_file_capabilities(attributes: bool, devices: bool) -> io::Result<()> {
     let mut wanted = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
@@ -94,23 +88,20 @@ pub fn file_user() -> u32 {
     set_file_user(UNCHANGED)
 }
 
-/// The group of new files of this thread, unless their directory has the set-group-id bit.
+/// The group of this thread's new files, without set-group-id directories.
 pub fn file_group() -> u32 {
     set_file_group(UNCHANGED)
 }
 
-/// An invalid id: the call changes nothing and returns the present id (setfsuid(2)).
+/// An invalid id only returns the present one (setfsuid(2)).
 const UNCHANGED: u32 = u32::MAX;
 
-/// Returns the earlier value.
 fn set_file_user(uid: u32) -> u32 {
     // SAFETY: no memory is passed. The raw system call changes the calling thread alone.
     let before = unsafe { libc::syscall(libc::SYS_setfsuid, libc::c_long::from(uid)) };
-    // Numbers of users have 32 bits.
     before as u32
 }
 
-/// Returns the earlier value.
 fn set_file_group(gid: u32) -> u32 {
     // SAFETY: as above.
     let before = unsafe { libc::syscall(libc::SYS_setfsgid, libc::c_long::from(gid)) };
@@ -122,26 +113,26 @@ fn set_file_group(gid: u32) -> u32 {
 pub enum Access {
     /// Reading and listing.
     Read,
-    /// Also making, changing and removing regular files, directories and links.
+    /// Reading, making, changing and removing regular files, directories and links.
     Write,
 }
 
-/// The strength of a thread's confinement to its trees.
+/// The strength of a thread's confinement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// All that haul asked for.
     Whole,
-    /// The part of it that an older kernel has.
+    /// The part that an older kernel has.
     Partly,
-    /// Nothing: the kernel has no Landlock, or a version that forbids links between directories (before Linux 5.19).
+    /// No confinement: Landlock is missing, or forbids links between directories (before Linux 5.19).
     None,
 }
 
-/// Confines this thread, and all threads that it starts later: they open, make and remove files only beneath these
-/// directories. Also readable: the kernel's files about this process, network settings and locks. Open files stay open.
+/// Confines this thread, and later ones of it, to files beneath these directories. The kernel's files about this process,
+/// network settings and locks stay readable; open files stay open.
 pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     let refused = |error: landlock::RulesetError| io::Error::other(error.to_string());
-    // Without the right to link and rename between directories a kernel forbids all of that.
+    // Else all linking and renaming between directories is forbidden.
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::Refer)
@@ -153,7 +144,7 @@ pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     }
     let told = TOLD_BY_THE_KERNEL.map(|directory| (directory, rights(Access::Read)));
     for (place, access) in told.into_iter().chain([(LOCKS, AccessFs::ReadFile.into())]) {
-        // A place that is not mounted or is hidden needs no rule.
+        // A missing or hidden place needs no rule.
         if let Ok(place) = PathFd::new(place) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, access)).map_err(refused)?;
         }
@@ -178,7 +169,7 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
                 | AccessFs::MakeSym
                 | AccessFs::MakeFifo
                 | AccessFs::MakeSock
-                // These need a capability, which a session has only if devices are asked for.
+                // These need a capability, for requested devices only.
                 | AccessFs::MakeChar
                 | AccessFs::MakeBlock
                 | AccessFs::RemoveFile
@@ -188,13 +179,13 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
     }
 }
 
-/// All that Landlock can forbid up to this version, whatever the kernel's own is.
+/// All that Landlock can forbid up to this version.
 const KNOWN: ABI = ABI::V5;
 
-/// The times, limits and descriptors of this process; the limits of its connections.
+/// Times, limits and descriptors of this process; limits of its connections.
 const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
 
-/// Readable for everybody. It tells which process writes a wanted file, for the error message.
+/// Names a wanted file's writer, for error messages.
 const LOCKS: &str = "/proc/locks";
 
 #[cfg(test)]
@@ -213,7 +204,7 @@ mod tests {
     use crate::direct::DirectSource;
     use crate::file::try_lock;
 
-    /// Runs in a thread of its own, because the rights are given up for the thread's life.
+    /// Runs in a thread that loses its rights for good.
     fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(work).join().unwrap())
     }
@@ -244,7 +235,6 @@ mod tests {
                 fs::read_to_string("/proc/thread-self/schedstat").map(drop).unwrap();
                 let held = File::create(inside.path().join("held")).unwrap();
                 assert!(try_lock(held.as_fd()).unwrap());
-                // Some file systems (overlay, btrfs) tell the kernel another device than they tell us.
                 let told = fs::read_to_string(LOCKS).unwrap();
                 assert!(told.contains(&format!(":{} ", held.metadata().unwrap().ino())), "{told}");
             });
@@ -253,7 +243,6 @@ mod tests {
         if !done {
             unmet("this kernel has no Landlock that would do");
         }
-        // The thread that started it goes where it likes.
         fs::read(outside.path().join("secret")).unwrap();
     }
 
@@ -269,7 +258,6 @@ mod tests {
             assert_eq!(fs::read(inside.path().join("file")).unwrap(), b"x");
             assert!(fs::write(inside.path().join("file"), "y").is_err());
             assert!(fs::remove_file(inside.path().join("file")).is_err());
-            // Reading past the page cache stays possible, too; it opens the file again by way of /proc.
             let file = Arc::new(OwnedFd::from(File::open(inside.path().join("file")).unwrap()));
             if let Err(error) = DirectSource::of(&file) {
                 assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use crate::netlink::{Netlink, PACKET_BYTES, Received, Subsystem, messages};
 use crate::poll::{self, Interest};
 
-/// A subscription to changes of the calling thread's network. It is readable when there is a change to report.
+/// A subscription to changes of this thread's network, readable at one.
 #[derive(Debug)]
 pub struct RouteEvents(Netlink);
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The network has changed. One wait may stand for many changes.
+    /// The network has changed, once or more.
     Changed,
     /// The time is over.
     TimedOut,
@@ -28,7 +28,7 @@ impl RouteEvents {
         Netlink::open(Subsystem::Route, GROUPS).map(RouteEvents)
     }
 
-    /// Waits for a change, the end of `timeout`, or until `cancel` is readable. `None` waits without an end.
+    /// Waits for a change, the end of `timeout`, or a readable `cancel`.
     pub fn wait(&self, timeout: Option<Duration>, cancel: Option<BorrowedFd<'_>>) -> io::Result<Woken> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut buffer = vec![0; PACKET_BYTES];
@@ -49,14 +49,12 @@ impl RouteEvents {
         }
     }
 
-    /// Takes the waiting packets; returns whether a change is among them.
     fn take(&self, buffer: &mut [u8]) -> io::Result<bool> {
         let mut changed = false;
         for _ in 0..MAX_PACKETS {
             match self.0.receive(buffer)? {
                 Received::Packet(packet) => changed |= tells_a_change(packet),
                 Received::Nothing => break,
-                // The dropped messages were changes.
                 Received::Overrun => changed = true,
             }
         }
@@ -74,8 +72,8 @@ fn tells_a_change(packet: &[u8]) -> bool {
     messages(packet).any(|message| KINDS.contains(&message.kind))
 }
 
-/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE of rtnetlink(7). IPv6 has
-/// one group more for rules; rules change only by hand, and nearly always together with a route.
+/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE of rtnetlink(7). IPv6's rules
+/// mostly change with a route.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 
 const KINDS: [u16; 6] = [
@@ -87,7 +85,7 @@ const KINDS: [u16; 6] = [
     libc::RTM_DELROUTE,
 ];
 
-/// Packets taken in one wait. A flood of changes is reported once, and the rest with the next wait.
+/// The packets of one wait. The rest of a flood comes with the next.
 const MAX_PACKETS: u32 = 1_024;
 
 #[cfg(test)]
@@ -97,7 +95,7 @@ mod tests {
     use super::*;
     use crate::own_network::in_own_network;
 
-    /// A change is reported within a system call. No busy host takes so long.
+    /// A change is reported within a system call; no busy host takes 20 s.
     const SOON: Option<Duration> = Some(Duration::from_secs(20));
     const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -120,7 +118,6 @@ mod tests {
             ] {
                 ip(change);
                 assert_eq!(events.wait(SOON, None).unwrap(), Woken::Changed, "{change}");
-                // The kernel reports some of it late, from a worker.
                 while events.wait(Some(Duration::from_millis(50)), None).unwrap() == Woken::Changed {}
             }
         });
@@ -155,7 +152,7 @@ mod tests {
         let (watched, end) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| {
-                // The host that runs the test may change its network meanwhile.
+                // The host may change its network meanwhile.
                 while events.wait(None, Some(watched.as_fd())).unwrap() == Woken::Changed {}
             });
             drop(end);

@@ -11,26 +11,23 @@ use crate::netlink::{ACKNOWLEDGE, Message, Netlink, Subsystem, attribute, push_a
 pub struct Packet {
     /// The target address.
     pub to: IpAddr,
-    /// The source address; `None` lets the kernel choose. Rules may route by it.
+    /// The source address, by which rules may route; `None`: the kernel chooses.
     pub from: Option<IpAddr>,
-    /// The number of the device that its socket is bound to.
+    /// The device that its socket is bound to.
     pub device: Option<u32>,
 }
 
 /// A route of the kernel's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The number of the device that the packet leaves by; `None`: one of several.
+    /// The device that the packet leaves by; `None`: one of several.
     pub device: Option<u32>,
-    /// The router that takes it; `None`: the target is on the same network, or one of several routers takes it.
+    /// The router; `None`: several, or the same network.
     pub gateway: Option<IpAddr>,
 }
 
-/// The route that the tables of this host have for a packet. `None`: they have none.
-///
-/// Only the tables are asked. The kernel sends an IPv4 packet of a socket that is bound to a device even without a
-/// route: it takes the target for a neighbour (`ip_route_output_key_hash_rcu`), nobody answers, and the connection
-/// fails after three seconds.
+/// The route in this host's tables for a packet, if any. Without one, a bound socket sends IPv4 as to a neighbour
+/// (`ip_route_output_key_hash_rcu`), and fails after three seconds.
 pub fn route_of(packet: Packet) -> io::Result<Option<Route>> {
     let to = packet.to.to_canonical();
     let mut found = None;
@@ -39,8 +36,7 @@ pub fn route_of(packet: Packet) -> io::Result<Option<Route>> {
             found = found.or_else(|| route(answer));
         });
     match asked {
-        // For an IPv6 packet with a source the kernel takes the device as a wish, and answers with another one
-        // (`ip6_route_output_flags`). A socket that is bound to the device then has no route.
+        // With an IPv6 source the device is a wish (`ip6_route_output_flags`): another in the answer means no route.
         Ok(()) => {
             Ok(found.filter(|route| packet.device.is_none() || route.device.is_none() || route.device == packet.device))
         }
@@ -50,8 +46,7 @@ pub fn route_of(packet: Packet) -> io::Result<Option<Route>> {
     }
 }
 
-/// `struct rtmsg`: family 0, length of the target 1, length of the source 2, TOS 3, table 4, protocol 5, scope 6,
-/// type 7, flags 8.
+/// `struct rtmsg`: family 0, target length 1, source length 2, TOS 3, table 4, protocol 5, scope 6, type 7, flags 8.
 fn question(packet: Packet, to: IpAddr) -> Vec<u8> {
     let mut body = vec![0; ROUTE_BYTES];
     body[0] = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
@@ -91,7 +86,7 @@ fn octets(ip: IpAddr) -> Vec<u8> {
 }
 
 const ROUTE_BYTES: usize = 12;
-/// RTM_F_FIB_MATCH (Linux 4.13). Older kernels ignore it, and answer with the guess about a neighbour.
+/// RTM_F_FIB_MATCH (Linux 4.13). Older kernels ignore it, and guess a neighbour.
 const FROM_THE_TABLE: u32 = 0x2000;
 const NO_ROUTE: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
 

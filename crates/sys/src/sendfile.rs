@@ -1,14 +1,10 @@
-//! Sends a file to a socket without passing through this process: `sendfile(2)`.
-//!
-//! The kernel puts the pages of the file into the socket; on loopback that costs a third of read and write. A change of
-//! the file before its pages have left is sent, too, so the far end must check the content.
+//! Sends a file to a socket inside the kernel: `sendfile(2)`, on loopback at a third of the cost of read and write. Changed
+//! pages are sent changed: the far end must check.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Sends at most `len` bytes from `offset` of `file` on; returns how many, 0 at the end of the file.
-///
-/// `EINVAL` and `ENOSYS` mean that this pair of descriptors cannot do it.
+/// Sends at most `len` bytes of a file; returns how many, 0 at its end. `EINVAL`, `ENOSYS`: these descriptors cannot do it.
 pub fn send_from_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
     let mut at = offset;
     Ok(rustix::io::retry_on_intr(|| rustix::fs::sendfile(socket, file, Some(&mut at), len))?)

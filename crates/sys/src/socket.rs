@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 
-/// Name of the congestion control in use on a TCP socket.
+/// The congestion control in use.
 pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket)?)
 }
@@ -16,13 +16,13 @@ pub fn is_listening(socket: impl AsFd) -> io::Result<bool> {
     Ok(sockopt::socket_acceptconn(socket)?)
 }
 
-/// Chooses the congestion control by name: `ENOENT` when the kernel has no algorithm of that name, `EPERM` when it is
-/// not among `net.ipv4.tcp_allowed_congestion_control` and the process may not administer the network.
+/// Chooses the congestion control: `ENOENT` if missing, `EPERM` if not in `net.ipv4.tcp_allowed_congestion_control` and the
+/// process may not administer the network.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     Ok(sockopt::set_tcp_congestion(socket, name)?)
 }
 
-/// How long sent bytes may stay unacknowledged before the connection fails; 0 means the system's default.
+/// The time until unacknowledged bytes end the connection; 0: the system's.
 pub fn user_timeout_ms(socket: impl AsFd) -> io::Result<u32> {
     Ok(sockopt::tcp_user_timeout(socket)?)
 }
@@ -32,39 +32,38 @@ pub fn set_user_timeout_ms(socket: impl AsFd, timeout_ms: u32) -> io::Result<()>
     Ok(sockopt::set_tcp_user_timeout(socket, timeout_ms)?)
 }
 
-/// The size of the send buffer in effect: the kernel doubles the requested size, and caps it.
+/// The send buffer in effect: the request doubled and capped.
 pub fn send_buffer_bytes(socket: impl AsFd) -> io::Result<usize> {
     Ok(sockopt::socket_send_buffer_size(socket)?)
 }
 
-/// Asks for a send buffer; [`send_buffer_bytes`] tells what was granted.
+/// Asks for a send buffer; read back what was granted.
 pub fn set_send_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(socket, size_bytes)?)
 }
 
-/// The size of the receive buffer in effect.
+/// The receive buffer in effect.
 pub fn receive_buffer_bytes(socket: impl AsFd) -> io::Result<usize> {
     Ok(sockopt::socket_recv_buffer_size(socket)?)
 }
 
-/// Asks for a receive buffer. On TCP this ends the kernel's own tuning of it.
+/// Asks for a receive buffer. On TCP this ends the kernel's own tuning.
 pub fn set_receive_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_recv_buffer_size(socket, size_bytes)?)
 }
 
-/// Bounds the rate of a connection, spread evenly over time (SO_MAX_PACING_RATE, socket(7)); `None` lifts the bound.
-/// TCP paces itself by timers where the `fq` queue does not. MPTCP sockets refuse it.
+/// Bounds a connection's rate (SO_MAX_PACING_RATE, socket(7)), or lifts the bound. Without `fq` TCP paces by timers. MPTCP
+/// refuses it.
 pub fn set_max_pacing_rate(socket: impl AsFd, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
-    // All ones mean no bound.
     set_option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate_bytes_per_s.unwrap_or(u64::MAX).to_ne_bytes())
 }
 
-/// The bound of [`set_max_pacing_rate`]; `None`: no bound.
+/// The bound of [`set_max_pacing_rate`].
 pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<Option<u64>> {
     let mut rate = [0; 8];
     let rate = match option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)? {
         8 => u64::from_ne_bytes(rate),
-        // An older kernel gives 32 bits, where all ones also mean no bound.
+        // An older kernel gives 32 bits; all ones: no bound.
         _ => match u32::from_ne_bytes([rate[0], rate[1], rate[2], rate[3]]) {
             u32::MAX => u64::MAX,
             rate => rate.into(),
@@ -73,19 +72,19 @@ pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<Option<u64>> {
     Ok((rate != u64::MAX).then_some(rate))
 }
 
-/// The differentiated services code point of sent packets (RFC 2474), in the field of its peer's family: 0 to 63.
+/// The DSCP of sent packets (RFC 2474), 0 to 63, by the peer's family.
 pub fn dscp(socket: impl AsFd, family: Family) -> io::Result<u8> {
     let (level, name) = family.traffic_class();
     Ok((option_u32(&socket, level, name)? >> ECN_BITS) as u8)
 }
 
-/// See [`dscp`]. A TCP socket keeps its ECN bits.
+/// See [`dscp`]. TCP keeps its ECN bits.
 pub fn set_dscp(socket: impl AsFd, family: Family, dscp: u8) -> io::Result<()> {
     let (level, name) = family.traffic_class();
     set_option_u32(&socket, level, name, u32::from(dscp) << ECN_BITS)
 }
 
-/// Makes the kernel keep the mark of packets that arrive on a TCP connection, for [`arriving_dscp`].
+/// Makes the kernel keep arriving TCP marks, for [`arriving_dscp`].
 pub fn keep_arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<()> {
     let (level, name) = match family {
         Family::V4 => (libc::IPPROTO_IP, libc::IP_RECVTOS),
@@ -94,8 +93,8 @@ pub fn keep_arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<()> {
     set_option_u32(&socket, level, name, 1)
 }
 
-/// The mark of packets that arrive on a TCP connection. Over IPv6, that of the last packet. Over IPv4, that of the
-/// handshake, and only on an accepted connection; elsewhere 0 (Linux, `inet->rcv_tos`). `None`: none was kept yet.
+/// The arriving mark on TCP: over IPv6 the last packet's; over IPv4 the handshake's, if accepted, else 0 (Linux,
+/// `inet->rcv_tos`). `None`: not kept yet.
 pub fn arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<Option<u8>> {
     let (level, name, kind) = match family {
         Family::V4 => (libc::IPPROTO_IP, IP_PKTOPTIONS, libc::IP_TOS),
@@ -106,7 +105,7 @@ pub fn arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<Option<u8>
     Ok(traffic_class(&messages[..length.min(messages.len())], level, kind).map(|class| class >> ECN_BITS))
 }
 
-/// The traffic class among control messages (cmsg(3)): each has its length, its level, its kind, and its data.
+/// The traffic class among control messages (cmsg(3)).
 fn traffic_class(mut messages: &[u8], level: libc::c_int, kind: libc::c_int) -> Option<u8> {
     const WORD: usize = size_of::<usize>();
     const HEADER: usize = WORD + 2 * size_of::<libc::c_int>();
@@ -114,7 +113,7 @@ fn traffic_class(mut messages: &[u8], level: libc::c_int, kind: libc::c_int) -> 
         let length = usize::from_ne_bytes(messages[..WORD].try_into().ok()?);
         let int = |at: usize| messages.get(at..at + 4)?.try_into().ok().map(libc::c_int::from_ne_bytes);
         if (int(WORD)?, int(WORD + 4)?) == (level, kind) {
-            // The kernel writes a byte in some versions, and a whole number in others.
+            // The kernel writes a byte or a whole number, by version.
             let first = *messages.get(HEADER)?;
             return if length >= HEADER + 4 { u8::try_from(int(HEADER)?).ok() } else { Some(first) };
         }
@@ -124,14 +123,14 @@ fn traffic_class(mut messages: &[u8], level: libc::c_int, kind: libc::c_int) -> 
     None
 }
 
-/// From linux/in.h and linux/in6.h; `libc` lacks them for some targets.
+/// From linux/in.h and linux/in6.h.
 const IP_PKTOPTIONS: libc::c_int = 9;
 const IPV6_2292PKTOPTIONS: libc::c_int = 6;
 
-/// The field of the packet that holds the DSCP has two more bits.
+/// The field of the DSCP has two more bits.
 const ECN_BITS: u32 = 2;
 
-/// The version of IP that carries a connection. An IPv6 socket whose peer has an IPv4 address sends IPv4.
+/// The carrying IP version: IPv6 sockets may send IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -149,7 +148,7 @@ impl Family {
     }
 }
 
-/// The timing of probes of an idle connection.
+/// The probes of an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe.
@@ -158,7 +157,7 @@ pub struct Keepalive {
     pub interval: Duration,
 }
 
-/// `None`: idle connections are not probed.
+/// The probing of an idle connection, if any.
 pub fn keepalive(socket: impl AsFd) -> io::Result<Option<Keepalive>> {
     if !sockopt::socket_keepalive(&socket)? {
         return Ok(None);
@@ -175,12 +174,12 @@ pub fn set_keepalive(socket: impl AsFd, keepalive: Option<Keepalive>) -> io::Res
     Ok(sockopt::set_socket_keepalive(&socket, keepalive.is_some())?)
 }
 
-/// Idle connections are probed when the kernel thinks it is time (SO_KEEPALIVE, socket(7)).
+/// Has idle connections probed (SO_KEEPALIVE, socket(7)).
 pub fn probe_when_idle(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(&socket, true)?)
 }
 
-/// Small writes are sent at once (TCP_NODELAY).
+/// Whether small writes are sent at once (TCP_NODELAY).
 pub fn no_delay(socket: impl AsFd) -> io::Result<bool> {
     Ok(sockopt::tcp_nodelay(socket)?)
 }
@@ -195,17 +194,17 @@ pub fn unsent_bytes_max(socket: impl AsFd) -> io::Result<u32> {
     option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)
 }
 
-/// Makes a write wait while more bytes than this were given to a connection and never sent (TCP_NOTSENT_LOWAT, tcp(7)).
+/// Makes writes wait while more bytes are unsent (TCP_NOTSENT_LOWAT, tcp(7)).
 pub fn set_unsent_bytes_max(socket: impl AsFd, unsent_bytes: u32) -> io::Result<()> {
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent_bytes.to_ne_bytes())
 }
 
-/// Lets one send of up to 64 KiB stand for many datagrams of this payload (UDP_SEGMENT, udp(7)).
+/// Makes one send, up to 64 KiB, many datagrams of this payload (UDP_SEGMENT, udp(7)).
 pub fn set_udp_segment_bytes(socket: impl AsFd, payload_bytes: u16) -> io::Result<()> {
     set_udp_option(&socket, libc::UDP_SEGMENT, payload_bytes.into())
 }
 
-/// Lets one receive return many datagrams of the same size and sender (UDP_GRO, udp(7)).
+/// Makes one receive return many datagrams alike (UDP_GRO, udp(7)).
 pub fn set_udp_receive_whole(socket: impl AsFd) -> io::Result<()> {
     set_udp_option(&socket, libc::UDP_GRO, 1)
 }
@@ -232,7 +231,6 @@ pub(crate) fn option_u32(socket: &impl AsFd, level: libc::c_int, name: libc::c_i
     Ok(u32::from_ne_bytes(value))
 }
 
-/// Reads an option into `value`; returns its length.
 pub(crate) fn option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).expect("an option is small");
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd());
@@ -254,7 +252,6 @@ mod tests {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         set_user_timeout_ms(&socket, 12_345).unwrap();
         assert_eq!(user_timeout_ms(&socket).unwrap(), 12_345);
-        // reno is built into every kernel and always allowed.
         set_congestion_control(&socket, "reno").unwrap();
         assert_eq!(congestion_control(&socket).unwrap(), "reno");
         assert!(set_congestion_control(&socket, "no-such").is_err());
@@ -276,7 +273,6 @@ mod tests {
         assert!(no_delay(&socket).unwrap());
     }
 
-    /// Over IPv4 a mark shows only if it was there from the first packet.
     #[test]
     fn the_mark_that_arrives_is_that_of_the_last_packet_over_ipv6() {
         use std::io::{Read as _, Write as _};

@@ -4,7 +4,7 @@
 //! file   --fill_from_file-->    Pipe --drain_to_socket--> socket
 //! socket --fill_from_socket-->  Pipe --drain_to_file-->   file, /dev/null
 //! ```
-//! One thread fills and drains, so a pipe is only filled while it is empty: the thread could wait for itself.
+//! A pipe is only filled while empty: its thread could wait for itself.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,11 +21,10 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Makes a pipe for `wanted_bytes`; [`Pipe::capacity_bytes`] tells what was granted: without privileges at most
-    /// `/proc/sys/fs/pipe-max-size`, and the usual 64 KiB where even that is refused (pipe(7)).
+    /// Makes a pipe of up to `wanted_bytes`, as `/proc/sys/fs/pipe-max-size` permits, or 64 KiB (pipe(7)).
     pub fn new(wanted_bytes: usize) -> io::Result<Pipe> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        // The user's pipes together may be over a soft limit (EPERM), or the size over the largest: smaller works, too.
+        // Over the user's soft limit (EPERM), or the largest size, a smaller one works.
         let mut wanted = wanted_bytes.max(SMALLEST_BYTES);
         while rustix::pipe::fcntl_setpipe_size(&write, wanted).is_err() && wanted > SMALLEST_BYTES {
             wanted = (wanted / 2).max(SMALLEST_BYTES);
@@ -34,7 +33,7 @@ impl Pipe {
         Ok(Pipe { read, write, capacity_bytes, held_bytes: 0 })
     }
 
-    /// The capacity with every page full.
+    /// The granted capacity, with every page full.
     pub fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
     }
@@ -44,14 +43,13 @@ impl Pipe {
         self.held_bytes
     }
 
-    /// Takes at most `len` bytes of a file from `offset` on; 0 at its end. The pipe must be empty.
+    /// Takes at most `len` bytes of a file into the empty pipe; 0 at its end.
     pub fn fill_from_file(&mut self, file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
         let mut at = offset;
         self.fill(file, Some(&mut at), len)
     }
 
-    /// Waits for the first byte of a socket, and takes at most `len` bytes; 0 when the peer has ended. The pipe must be
-    /// empty.
+    /// Waits for at most `len` bytes of a socket, for the empty pipe; 0 at the peer's end.
     pub fn fill_from_socket(&mut self, socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
         self.fill(socket, None, len)
     }
@@ -66,8 +64,7 @@ impl Pipe {
         Ok(taken)
     }
 
-    /// Hands all it holds to a socket. `more` says that further bytes follow at once, so that the last segment waits
-    /// for them.
+    /// Hands all to a socket. `more`: the last segment waits for further bytes.
     pub fn drain_to_socket(&mut self, socket: BorrowedFd<'_>, more: bool) -> io::Result<()> {
         let flags = if more { SpliceFlags::MOVE | SpliceFlags::MORE } else { SpliceFlags::MOVE };
         while self.held_bytes > 0 {
@@ -76,7 +73,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Hands all it holds to a file, at `offset`.
+    /// Hands all to a file, at `offset`.
     pub fn drain_to_file(&mut self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
         let mut at = offset;
         while self.held_bytes > 0 {
@@ -85,7 +82,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Discards all it holds into a device that takes everything and has no offsets, such as `/dev/null`.
+    /// Discards all into a device without offsets, such as `/dev/null`.
     pub fn drain_to_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
         while self.held_bytes > 0 {
             self.drain(device, None, SpliceFlags::MOVE)?;
@@ -93,9 +90,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Copies its bytes into `buffer`, at most its length, and keeps the rest.
-    ///
-    /// If the other end of a splice refuses, the bytes taken from a socket must not be lost.
+    /// Moves bytes into `buffer`: when a splice refuses, a socket's must not be lost.
     pub fn read_out(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = buffer.len().min(self.held_bytes);
         let taken = rustix::io::retry_on_intr(|| rustix::io::read(&self.read, &mut buffer[..wanted]))?;
@@ -121,7 +116,6 @@ impl Pipe {
         }
     }
 
-    /// Sets the bytes in the pipe after io_uring has done the same two calls.
     pub(crate) fn set_held(&mut self, held_bytes: usize) {
         self.held_bytes = held_bytes;
     }
@@ -131,7 +125,6 @@ impl Pipe {
     }
 }
 
-/// A page, the minimum of a pipe.
 const SMALLEST_BYTES: usize = 4096;
 
 #[cfg(test)]

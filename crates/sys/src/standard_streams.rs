@@ -1,8 +1,7 @@
 //! Standard input and output, and whether this process was given them.
 //!
-//! Rust's runtime opens `/dev/null` in place of a closed standard stream, and its streams take `EBADF` for an end of
-//! input or a finished write. Then a copy from a closed input is an empty file, and lost output is a success. So a
-//! function that runs before the runtime notes which are closed, and these streams hide no error.
+//! Rust's runtime opens `/dev/null` for a closed stream, and ignores `EBADF`: a copy from it would be an empty file, lost
+//! output a success. So an earlier function notes the closed ones, and these streams hide no error.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +14,7 @@ use rustix::io::Errno;
 pub struct Input(());
 
 impl Input {
-    /// Opens it; `EBADF` if this process was started without standard input.
+    /// Opens it; `EBADF` if closed at the start.
     pub fn open() -> io::Result<Self> {
         if CLOSED[0].load(Ordering::Relaxed) { Err(Errno::BADF.into()) } else { Ok(Self(())) }
     }
@@ -33,7 +32,7 @@ impl AsFd for Input {
     }
 }
 
-/// Standard output, without a buffer. Every write fails with `EBADF` if this process was started without it.
+/// Standard output, without a buffer; `EBADF` if closed at the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Output;
 
@@ -56,17 +55,17 @@ impl AsFd for Output {
     }
 }
 
-/// Sends standard output and standard error of this process to this file from now on.
+/// Sends standard output and standard error to this file from now on.
 pub fn send_output_to(file: BorrowedFd<'_>) -> io::Result<()> {
     rustix::stdio::dup2_stdout(file)?;
     CLOSED[1].store(false, Ordering::Relaxed);
     Ok(rustix::stdio::dup2_stderr(file)?)
 }
 
-/// Whether standard input and standard output were closed when this process was started.
+/// Whether standard input and output were closed at the start.
 static CLOSED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
 
-/// The C library runs this function before `main`, and so before Rust's runtime.
+/// The C library runs this before `main`, and so before Rust's runtime.
 #[used]
 // SAFETY: entries of this section are pointers to functions of this type; the C library passes three arguments, which
 // such a function may ignore.

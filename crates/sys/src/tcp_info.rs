@@ -1,27 +1,25 @@
-//! The kernel's figures about one TCP connection: `TCP_INFO`, read by offset.
-//!
-//! The structure grows with the kernel (232 bytes on Linux 6.1, 280 on 6.18). A field beyond the returned length is
-//! `None`.
+//! The kernel's figures about one TCP connection: `TCP_INFO`, read by offset. Beyond the returned length (232 bytes on Linux
+//! 6.1, 280 on 6.18) fields are `None`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// One reading of a connection. Counters run from its start.
+/// One reading. Counters run from the connection's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Time-outs in a row after which the same segment was sent again and not acknowledged.
+    /// Time-outs in a row of the same segment.
     pub timeouts: u8,
     /// The current retransmission time-out.
     pub rto_us: u32,
     /// Largest segment sent.
     pub snd_mss_bytes: u32,
-    /// The largest packet that fits on the path, as far as the kernel knows.
+    /// The largest packet on the path, as the kernel knows it.
     pub path_mtu_bytes: u32,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
     /// The time since data was last sent (`tcpi_last_data_sent`).
     pub silent_us: u64,
-    /// The round-trip time that the receiver of data sees, by the time stamps of what arrives; `None` while nothing was measured.
+    /// The receiver's round-trip time, by time stamps, if measured.
     pub rcv_rtt_us: Option<u32>,
     /// Mean deviation of the round-trip time.
     pub rtt_var_us: u32,
@@ -31,9 +29,9 @@ pub struct TcpInfo {
     pub snd_cwnd: u32,
     /// Segments sent again.
     pub total_retrans: u32,
-    /// The pacing rate in use; `u64::MAX` means none.
+    /// The pacing rate in use; `u64::MAX`: none.
     pub pacing_rate_bytes_per_s: Option<u64>,
-    /// The bound of that rate (SO_MAX_PACING_RATE); `u64::MAX` means none.
+    /// The bound of it (SO_MAX_PACING_RATE); `u64::MAX`: none.
     pub max_pacing_rate_bytes_per_s: Option<u64>,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: Option<u64>,
@@ -41,33 +39,31 @@ pub struct TcpInfo {
     pub bytes_received: Option<u64>,
     /// Bytes in the send buffer that were never sent.
     pub notsent_bytes: Option<u32>,
-    /// The smallest round-trip time seen; `None` also while nothing was measured.
+    /// The smallest round-trip time; `None` also while not measured.
     pub rtt_min_us: Option<u32>,
-    /// The rate of the last delivery sample. It misleads alone: it showed 23 Gbit/s on a flow paced to 10 Mbit/s.
+    /// The last sample's rate. It misleads alone: 23 Gbit/s on a flow paced to 10 Mbit/s.
     pub delivery_rate_bytes_per_s: Option<u64>,
     /// Time with data to send or unacknowledged.
     pub busy_time_us: Option<u64>,
     /// Time stopped by the receiver's window.
     pub rwnd_limited_us: Option<u64>,
-    /// Time stopped by the send buffer. It stays 0 in cases where the buffer is the limit.
+    /// Time stopped by the send buffer; may be 0 in spite of it.
     pub sndbuf_limited_us: Option<u64>,
-    /// Segments that arrived, also behind a gap: unlike `bytes_acked` it does not jump when a gap is closed. Wraps
-    /// around.
+    /// Segments that arrived, also behind a gap: closing it makes no jump. Wraps around.
     pub delivered: Option<u32>,
     /// Bytes sent, with repeats.
     pub bytes_sent: Option<u64>,
     /// Bytes sent again.
     pub bytes_retrans: Option<u64>,
-    /// Segments that arrived twice, as the peer says (DSACK): they were only late when they were sent again. Wraps
-    /// around.
+    /// Segments that arrived twice, only late (DSACK). Wraps around.
     pub dsack_dups: Option<u32>,
-    /// Window the peer offers.
+    /// The window that the peer offers.
     pub snd_wnd_bytes: Option<u32>,
-    /// All timeouts, with those of the handshake and those in a row (Linux 6.7). Wraps around.
+    /// All timeouts, of the handshake, too (Linux 6.7). Wraps around.
     pub timeouts_total: Option<u16>,
     /// Periods from a timeout until all was acknowledged. Wraps around.
     pub timeout_recoveries: Option<u16>,
-    /// The length of these periods in all.
+    /// Their length in all.
     pub timeout_recovery_ms: Option<u32>,
 }
 
@@ -93,13 +89,11 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         .ok_or_else(|| io::Error::other("TCP_INFO is shorter than any Linux writes"))
 }
 
-/// Larger than the largest known version (280), so that a newer kernel's is not cut within a field that we know.
+/// Above the largest known version (280): no known field is cut.
 const RAW_BYTES: usize = 512;
-/// `tcpi_min_rtt` before the first sample.
 const RTT_MIN_UNKNOWN: u32 = u32::MAX;
 
-/// Parses the structure by the offsets of `struct tcp_info` in `linux/tcp.h`, which never change: the structure only
-/// grows.
+/// Parses `struct tcp_info` by the offsets of `linux/tcp.h`: it only grows.
 pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
     let u16_at =
         |offset: usize| -> Option<u16> { Some(u16::from_ne_bytes(raw.get(offset..offset + 2)?.try_into().ok()?)) };

@@ -1,18 +1,16 @@
-//! The terminal of a standard stream: its width, and whether this process may draw on it.
+//! The terminal of a standard stream: its width, and its owner.
 
 use std::os::fd::AsFd;
 
 use rustix::termios;
 
-/// The columns of this terminal. `None`: it is none, or does not tell.
+/// The columns of this terminal, if it is one and tells.
 pub fn columns(stream: impl AsFd) -> Option<usize> {
     let size = termios::tcgetwinsize(stream).ok()?;
     (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// Whether a shell has this process in the background: another group of processes has the terminal.
-///
-/// A terminal that is not the controlling one has no such group, and nobody else draws there.
+/// Whether another group of processes has the controlling terminal, as when in the background.
 pub fn is_in_background(stream: impl AsFd) -> bool {
     termios::tcgetpgrp(stream).is_ok_and(|group| group != rustix::process::getpgrp())
 }

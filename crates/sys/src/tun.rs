@@ -1,7 +1,5 @@
-//! TUN devices: the kernel routes IP packets into the device, and a descriptor reads them; packets written to it arrive
-//! from the device.
-//!
-//! Source: Documentation/networking/tuntap.rst, linux/if_tun.h, and the virtio specification (5.1.6) for the header.
+//! TUN devices: a descriptor reads and writes IP packets that the kernel routes there. Source:
+//! Documentation/networking/tuntap.rst, linux/if_tun.h, virtio specification (5.1.6).
 
 use std::fs::File;
 use std::io;
@@ -9,31 +7,28 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-/// One TUN device, read and written a packet at a time. It never waits: `WouldBlock` means that there is no packet.
+/// One TUN device, a packet at a time. `WouldBlock`: there is no packet.
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
 }
 
-/// The work that the kernel leaves to the reader of the device.
+/// The work that the kernel leaves to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Packets of at most the MTU with their checksums, without a header.
+    /// Whole packets of at most the MTU, without a header.
     None,
-    /// A header of [`VNET_HEADER_BYTES`] in front; checksums are not computed where both ends of an emulated link are
-    /// one machine's memory.
+    /// A header of [`VNET_HEADER_BYTES`], no checksums: both ends of an emulated link are one memory.
     Checksum,
-    /// Like `Checksum`, and TCP and UDP segments of up to 64 KiB come whole (TSO, USO where the kernel has it).
+    /// Like `Checksum`, with whole TCP and UDP segments up to 64 KiB (TSO, USO if possible).
     Segmentation,
 }
 
-/// Length of `struct virtio_net_hdr`.
+/// The bytes of `struct virtio_net_hdr`.
 pub const VNET_HEADER_BYTES: usize = 10;
 
 impl Tun {
-    /// Makes a device in the network namespace of the calling thread. It vanishes when the last descriptor is closed.
-    ///
-    /// Needs CAP_NET_ADMIN in that namespace and the right to open `/dev/net/tun`.
+    /// Makes a device in this thread's network namespace, until the last close. Needs CAP_NET_ADMIN and `/dev/net/tun`.
     pub fn create(name: &str, offload: Offload) -> io::Result<Tun> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
@@ -67,15 +62,14 @@ impl Tun {
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(features)) })
     }
 
-    /// Plugs the device in or pulls its cable: without a carrier its host sends nothing through it, and is told so by
-    /// rtnetlink. It has a carrier from the start. Linux 5.0 and later.
+    /// Plugs the cable in, as at the start, or out (Linux 5.0): its host then sends nothing, as rtnetlink reports.
     pub fn set_carrier(&self, has_carrier: bool) -> io::Result<()> {
         let mut value = libc::c_int::from(has_carrier);
         // SAFETY: TUNSETCARRIER reads one `int`, which lives through the call.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNSETCARRIER, &raw mut value) })
     }
 
-    /// Takes one packet, with its header if the device has one. A packet that does not fit is cut: give 64 KiB.
+    /// Takes one packet, and its header. A longer one is cut: give 64 KiB.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut *buffer))?)
     }
@@ -93,12 +87,12 @@ impl AsFd for Tun {
     }
 }
 
-/// Whether this process may open the file to make TUN devices; the capability shows only when it tries.
+/// Whether `/dev/net/tun` may be opened. The capability shows later.
 pub fn openable() -> io::Result<()> {
     File::options().read(true).write(true).open("/dev/net/tun").map(drop)
 }
 
-// From linux/if_tun.h; libc lacks them.
+// From linux/if_tun.h.
 const TUN_F_USO4: libc::c_uint = 0x20;
 const TUN_F_USO6: libc::c_uint = 0x40;
 

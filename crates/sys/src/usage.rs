@@ -1,4 +1,4 @@
-//! The used processor time, in user space and in the kernel: `getrusage(2)`, and `/proc` for the helpers of io_uring.
+//! The used processor time: `getrusage(2)`, and `/proc` for the helpers of io_uring.
 
 use std::io;
 use std::ops::{Add, AddAssign, Sub};
@@ -33,7 +33,7 @@ impl AddAssign for Usage {
     }
 }
 
-/// The use since an earlier reading; zero if the later value is smaller.
+/// The use since an earlier reading, at least zero.
 impl Sub for Usage {
     type Output = Usage;
 
@@ -50,19 +50,18 @@ pub fn of_thread() -> Usage {
     of(libc::RUSAGE_THREAD)
 }
 
-/// The use of all threads of this process so far, with ended threads and the kernel's helpers.
+/// The use of this process so far, ended threads and kernel's helpers, too.
 pub fn of_process() -> Usage {
     of(libc::RUSAGE_SELF)
 }
 
-/// The use so far of the kernel's threads that work for rings of the calling thread (`iou-wrk-TID`): `getrusage` does
-/// not count them to the thread. One that has ended no longer counts; idle ones end after five seconds.
+/// The use so far of the kernel's threads for this thread's rings (`iou-wrk-TID`), which `getrusage` does not count. Idle
+/// ones end after five seconds, and count no more.
 pub fn of_ring_workers() -> io::Result<Usage> {
     let name = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
     let mut usage = Usage::default();
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
-        // A thread may end while we look at it.
         let Ok(comm) = std::fs::read_to_string(path.join("comm")) else { continue };
         if comm.trim_end() != name {
             continue;
@@ -99,7 +98,6 @@ mod tests {
         while (of_thread() - thread).total_us() < 100_000 {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
-        // The kernel counts by its ticks, of at most 10 ms, and each of the two readings may miss one.
         assert!((of_process() - process).total_us() >= 80_000);
         assert_eq!(Usage::default() - of_thread(), Usage::default(), "an earlier reading is never more");
     }

@@ -1,8 +1,7 @@
 //! A file that gets its name when it is whole, and replaces only a regular file.
 //!
 //! Look at the entry there -> write to a file without a name -> flush -> name it beside -> rename -> flush the
-//! directory. A file without a name (open(2), O_TMPFILE) vanishes when the process dies, so a walk over the directory
-//! finds only complete files.
+//! directory. A nameless file (open(2), O_TMPFILE) vanishes with the process: a walk finds only complete files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,13 +13,13 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
-/// A file that is being written. Dropped before [`WholeFile::publish`], it leaves no file.
+/// A file being written, which leaves nothing before [`WholeFile::publish`].
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
     directory: OwnedFd,
     name: OsString,
-    /// The temporary name in the same directory, which it may not have yet.
+    /// The temporary name in the same directory, to be given.
     beside: OsString,
     is_named: bool,
     flush: bool,
@@ -29,16 +28,16 @@ pub struct WholeFile {
 /// Permission bits of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The bits of the replaced file, else what the user's umask leaves.
+    /// The bits of the replaced file, else what the umask leaves.
     AsBefore,
-    /// These bits, less the umask.
+    /// The given bits, less the umask.
     Of(u32),
 }
 
 /// An entry that a written file must not replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTheWay {
-    /// A link, which is neither followed nor replaced.
+    /// A link, neither followed nor replaced.
     Link,
     /// A directory.
     Directory,
@@ -47,7 +46,7 @@ pub enum InTheWay {
 }
 
 impl InTheWay {
-    /// The entry at this path, if writing there would lose it. A link is not followed.
+    /// The entry at this path, if writing there would lose it. Links are not followed.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         match rustix::fs::lstat(path) {
             Ok(found) => Ok(Self::of(&found)),
@@ -78,8 +77,7 @@ impl InTheWay {
 }
 
 impl WholeFile {
-    /// Begins a file. Fails early if the name cannot be given at the end: another kind of entry has it, or its
-    /// directory takes no file.
+    /// Begins a file. Fails early if the name is another kind's, or the directory takes no file.
     ///
     /// # Errors
     /// The system's, or [`InTheWay::why`] as [`io::ErrorKind::InvalidInput`].
@@ -90,10 +88,7 @@ impl WholeFile {
         Self::begin_in(rustix::io::retry_on_intr(opened)?, name, mode)
     }
 
-    /// [`WholeFile::begin`] for a name in this directory, wherever that is moved meanwhile.
-    ///
-    /// # Errors
-    /// As [`WholeFile::begin`].
+    /// [`WholeFile::begin`] for a name in this directory, wherever that is moved.
     pub fn begin_in(directory: OwnedFd, name: &OsStr, mode: Mode) -> io::Result<Self> {
         let before = free_or_file(&directory, name)?;
         if let Some(before) = &before {
@@ -106,11 +101,11 @@ impl WholeFile {
             Mode::AsBefore => 0o666,
             Mode::Of(bits) => bits,
         };
-        // A killed process of the same number left it.
+        // A killed process of this number left it.
         let _ = rustix::fs::unlinkat(&directory, &beside, AtFlags::empty());
         let (file, is_named) = match open_nameless(&directory, bits) {
             Some(file) => (file, false),
-            // O_EXCL: an entry or link that appeared there meanwhile stays untouched.
+            // O_EXCL: what appeared meanwhile stays.
             None => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
                 let bits = rustix::fs::Mode::from_raw_mode(bits);
@@ -126,17 +121,14 @@ impl WholeFile {
         Ok(begun)
     }
 
-    /// Skips the flush: after a power cut the file may be as it was before, or empty.
+    /// Skips the flush: a power cut may leave the old file, or an empty one.
     #[must_use]
     pub fn without_flush(mut self) -> Self {
         self.flush = false;
         self
     }
 
-    /// Gives the file its name, and replaces a regular file of that name.
-    ///
-    /// # Errors
-    /// As [`WholeFile::begin`]; then the earlier entry still stands.
+    /// Gives the file its name, over a regular file. Fails as [`WholeFile::begin`]; the earlier entry then stands.
     pub fn publish(mut self) -> io::Result<()> {
         if self.flush {
             self.file.sync_all()?;
@@ -148,10 +140,7 @@ impl WholeFile {
         self.flush_directory()
     }
 
-    /// [`WholeFile::publish`], replacing nothing.
-    ///
-    /// # Errors
-    /// Also [`io::ErrorKind::AlreadyExists`].
+    /// [`WholeFile::publish`], replacing nothing: also [`io::ErrorKind::AlreadyExists`].
     pub fn publish_new(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         self.name_beside()?;
@@ -197,17 +186,13 @@ impl Drop for WholeFile {
     }
 }
 
-/// Writes a file whole or not at all.
-///
-/// # Errors
-/// As [`WholeFile::begin`].
+/// Writes a file whole or not at all. Fails as [`WholeFile::begin`].
 pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> io::Result<()> {
     let mut file = WholeFile::begin(path, mode)?;
     file.write_all(bytes)?;
     file.publish()
 }
 
-/// The metadata of a regular file of this name, if there is one.
 fn free_or_file(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Stat>> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => match InTheWay::of(&found) {
@@ -219,8 +204,7 @@ fn free_or_file(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Stat>> {
     }
 }
 
-/// Fails in a directory like /tmp unless we may replace the file: only its owner, the owner of the directory, or root
-/// may (inode(7), the sticky bit).
+/// In sticky directories only the file's or the directory's owner, or root may replace it (inode(7)).
 fn check_sticky(directory: &OwnedFd, before: &Stat) -> io::Result<()> {
     let around = rustix::fs::fstat(directory)?;
     let user = crate::process::effective_user();
@@ -230,7 +214,7 @@ fn check_sticky(directory: &OwnedFd, before: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// `None` if the file system has no files without a name, or `/proc` is missing to name one.
+/// `None` without nameless files, or `/proc` to name one.
 fn open_nameless(directory: &OwnedFd, mode: u32) -> Option<File> {
     let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::from_raw_mode(mode));
     let file = File::from(rustix::io::retry_on_intr(|| rustix::fs::openat(directory, ".", flags, mode)).ok()?);
@@ -267,7 +251,6 @@ mod tests {
         for name in ["link", "dangling", "directory", "fifo"] {
             assert!(write(&at(name), b"new", Mode::AsBefore).is_err(), "{name}");
         }
-        // The entry appears there during the writing.
         let begun = WholeFile::begin(&at("late"), Mode::AsBefore).unwrap();
         std::os::unix::fs::symlink("victim", at("late")).unwrap();
         assert!(begun.publish().is_err());

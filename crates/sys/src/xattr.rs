@@ -1,7 +1,5 @@
-//! Extended attributes of open files, and of names in an open directory.
-//!
-//! Every call takes a descriptor. The attribute calls refuse a descriptor opened with `O_PATH`, so it is reached
-//! through `/proc/self/fd`, which leads to the same inode after any change of its path.
+//! Extended attributes of open files, and of names in an open directory. `/proc/self/fd` serves descriptors with `O_PATH`:
+//! the same inode, whatever its path.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::XattrFlags;
 use rustix::io::{Errno, Result};
 
-/// Names of all attributes of the open file. A file system without attributes has none.
+/// The names of all attributes. A file system without attributes has none.
 pub fn list(fd: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     let through_proc = proc_path(fd);
     read_list(|buffer| match rustix::fs::flistxattr(fd, &mut *buffer) {
@@ -18,7 +16,7 @@ pub fn list(fd: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     })
 }
 
-/// Value of one attribute; `None` when it does not exist.
+/// The value of one attribute, if it exists.
 pub fn get(fd: BorrowedFd<'_>, attribute: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let through_proc = proc_path(fd);
     read_value(|buffer| match rustix::fs::fgetxattr(fd, attribute, &mut *buffer) {
@@ -48,25 +46,24 @@ pub fn remove(fd: BorrowedFd<'_>, attribute: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The names of all attributes of `name` in the open directory, not following a link. Opens nothing, so it works for
-/// files that may not be read.
+/// [`list`] of `name` in the open directory, not of a link's target. Opens nothing: for unreadable files, too.
 pub fn list_at(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let path = proc_child_path(dir, name);
     read_list(|buffer| rustix::fs::llistxattr(&path, buffer))
 }
 
-/// Value of one attribute of `name` in the open directory, not following a link.
+/// [`get`] for a name, as [`list_at`].
 pub fn get_at(dir: BorrowedFd<'_>, name: &[u8], attribute: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let path = proc_child_path(dir, name);
     read_value(|buffer| rustix::fs::lgetxattr(&path, attribute, buffer))
 }
 
-/// Creates or replaces one attribute of `name` in the open directory, not following a link.
+/// [`set`] for a name, as [`list_at`].
 pub fn set_at(dir: BorrowedFd<'_>, name: &[u8], attribute: &[u8], value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::lsetxattr(proc_child_path(dir, name), attribute, value, XattrFlags::empty())?)
 }
 
-/// Removes one attribute of `name` in the open directory, not following a link; its absence is fine.
+/// [`remove`] for a name, as [`list_at`].
 pub fn remove_at(dir: BorrowedFd<'_>, name: &[u8], attribute: &[u8]) -> io::Result<()> {
     match rustix::fs::lremovexattr(proc_child_path(dir, name), attribute) {
         Err(Errno::NODATA) => Ok(()),
@@ -91,8 +88,7 @@ fn read_value(read: impl FnMut(&mut [u8]) -> Result<usize>) -> io::Result<Option
     }
 }
 
-/// Most files have few and short attributes: one call with a small buffer suffices, with a second only if they did not
-/// fit.
+/// Mostly a small buffer suffices.
 fn read_growing(mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
     let mut small = [0; SMALL_BYTES];
     match read(&mut small) {

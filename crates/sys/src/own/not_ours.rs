@@ -1,4 +1,4 @@
-//! The judgement on a file that others may have put there or changed: what it depends on, its words, and the remedy.
+//! The judgement on a file that others may have touched, its words, and the remedy.
 
 use std::path::PathBuf;
 use std::{error, fmt, io};
@@ -8,36 +8,34 @@ use std::{error, fmt, io};
 pub enum Weight {
     /// The file names programs, grants rights, or is remembered. Others may read it.
     Obeyed,
-    /// The file is a key of this host. Only its owner may read it; root's key also a group, without which we could not
-    /// read it.
+    /// A key of this host. Only its owner may read it; root's key also a group, or we could not.
     Secret,
-    /// The file is a key that its user has named. Like [`Weight::Secret`], but in any directory: only its owner can
-    /// have made a file that its owner alone can read. Root may be told to use the file of any user.
+    /// A key that its user has named, in any directory: a file that only its owner can read is its own. Root may use any
+    /// user's.
     NamedSecret,
 }
 
 /// Why something is not only ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotOurs {
-    /// The file, link or directory at fault.
     pub(super) culprit: PathBuf,
     pub(super) fault: Fault,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The culprit belongs to another user.
+    /// The owner is another user.
     Owner { of: u32, us: u32 },
-    /// Others may write it.
+    /// The file may be written by others.
     Writable { mode: u32 },
-    /// Others may read it.
+    /// The file may be read by others.
     Readable { mode: u32 },
-    /// Others may have given it this name.
+    /// The name may be given by others.
     Named,
 }
 
 impl NotOurs {
-    /// The judgement in an error of this module. `None`: it is the system's error.
+    /// The judgement in an error of this module; `None`: it is the system's error.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
@@ -71,5 +69,5 @@ impl fmt::Display for NotOurs {
 
 impl error::Error for NotOurs {}
 
-/// Writable for the group or for all.
+/// The bits that let group or others write.
 pub const OTHERS_WRITE: u32 = 0o022;

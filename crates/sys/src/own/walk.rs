@@ -1,5 +1,4 @@
-//! Walks from directory to directory, and judges each of them, each link and the end through the descriptor that it
-//! holds.
+//! Walks from directory to directory, and judges each, each link and the end through the held descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -20,11 +19,10 @@ pub(super) struct Walk {
     shown: PathBuf,
     links: usize,
     pub(super) judges_directories: bool,
-    /// A file that is missing at the end is made, for us alone.
     pub(super) makes_file: bool,
-    /// Others may make names in `here`.
+    /// Whether others may make names in `here`.
     is_shared: bool,
-    /// The faults of the way, for which the end has to answer. A missing file answers for nothing.
+    /// The faults of the way, for which the end, if any, answers.
     faults: Vec<NotOurs>,
 }
 
@@ -47,7 +45,6 @@ impl Walk {
         }
     }
 
-    /// Begins at the root. The steps stand in reverse order.
     pub(super) fn from_root(path: &Path) -> io::Result<(Self, Vec<Step>)> {
         let steps = steps(&path::absolute(path)?);
         let mut walk = Self::new(open_root()?, PathBuf::from("/"));
@@ -56,13 +53,13 @@ impl Walk {
         Ok((walk, steps))
     }
 
-    /// Goes to the directory at the end. `made`: missing directories are made with this mode.
+    /// Goes to the directory at the end; `made` makes missing ones.
     pub(super) fn directory(&mut self, mut steps: Vec<Step>, made: Option<Mode>) -> io::Result<()> {
         while let Some(step) = steps.pop() {
             match self.step(&step, &mut steps) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let (Step::Down(name), Some(mode)) = (&step, made) else { return Err(error) };
-                    // A directory of somebody else gets nothing of ours.
+                    // Nothing of ours goes into a stranger's directory.
                     self.verdict()?;
                     match rustix::fs::mkdirat(&self.here, name, mode) {
                         Ok(()) | Err(Errno::EXIST) => self.step(&step, &mut steps)?,
@@ -72,7 +69,7 @@ impl Walk {
                 result => result?,
             }
         }
-        // Others may put files beside ours, which a directory of ours never has.
+        // Others may put files beside ours.
         let stat = rustix::fs::fstat(&self.here)?;
         if self.is_shared {
             self.faults.push(NotOurs { culprit: self.shown.clone(), fault: Fault::Writable { mode: stat.st_mode } });
@@ -93,13 +90,11 @@ impl Walk {
             };
             let looked_at = match self.look(name) {
                 Err(error) if self.makes_file && error.kind() == io::ErrorKind::NotFound => {
-                    // Not in the directory of somebody else.
                     self.verdict()?;
                     let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                     let mode = Mode::RUSR | Mode::WUSR;
                     match rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, mode)) {
                         Ok(made) => return Ok(File::from(made)),
-                        // Somebody was quicker.
                         Err(Errno::EXIST) => self.look(name)?,
                         Err(error) => return Err(error.into()),
                     }
@@ -116,12 +111,12 @@ impl Walk {
                 FileType::Directory => return Err(Errno::ISDIR.into()),
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
             }
-            // Something else may have come to this name since: this descriptor is what counts.
+            // This descriptor counts, whatever has the name by now.
             let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
             let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, Mode::empty()));
             let opened = match opened {
                 Ok(opened) => opened,
-                // An unreadable file is judged all the same: first of all it is somebody else's.
+                // An unreadable file is first of all somebody else's.
                 Err(error) => {
                     self.judge_file(name, &stat, weight);
                     self.verdict()?;
@@ -167,7 +162,7 @@ impl Walk {
         }
     }
 
-    /// Opens the entry itself, without following a link. This also mounts an automount (`O_DIRECTORY`).
+    /// Opens the entry itself, not through a link; mounts an automount (`O_DIRECTORY`).
     fn look(&self, name: &OsStr) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, Mode::empty()));
@@ -217,8 +212,7 @@ impl Walk {
         }
         let mut add = |fault| self.faults.push(NotOurs { culprit: path.clone(), fault });
         let mode = stat.st_mode;
-        // A key of root's is there for a service that does not run as root: its group may read it (PostgreSQL has the
-        // same rule).
+        // Root's key may be readable for a service's group (as in PostgreSQL).
         let unwanted = if stat.st_uid == 0 && us != 0 { 0o037 } else { 0o077 };
         if is_secret && mode & unwanted != 0 {
             add(Fault::Readable { mode });
@@ -238,8 +232,7 @@ impl Walk {
         }
     }
 
-    /// Whether the group that may write it has our name and no other member, as with a umask of 002, and no access list
-    /// adds others. Root has no such umask.
+    /// Whether the writing group has our name and no other member (umask 002, not root's), and no access list adds others.
     fn is_of_our_group_alone(&self, stat: &Stat) -> bool {
         let us = process::effective_user();
         let may_be = us != 0 && stat.st_mode & 0o002 == 0 && stat.st_gid == rights::file_group();
@@ -252,7 +245,6 @@ fn open_root() -> io::Result<OwnedFd> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::open("/", flags, Mode::empty()))?)
 }
 
-/// The steps in reverse order: the last is taken first.
 fn steps(path: &Path) -> Vec<Step> {
     let step = |component| match component {
         Component::Normal(name) => Some(Step::Down(name.to_owned())),
@@ -262,8 +254,7 @@ fn steps(path: &Path) -> Vec<Step> {
     path.components().rev().filter_map(step).collect()
 }
 
-/// Whether a group has the name of the user whose first group it is, and no added member, by `/etc/passwd` and
-/// `/etc/group`.
+/// Whether a group has the name of the user whose first group it is, and no more members, by `/etc/passwd` and `/etc/group`.
 fn is_private_group(gid: u32, uid: u32) -> bool {
     let Some((users, groups)) = short_text("/etc/passwd").zip(short_text("/etc/group")) else { return false };
     is_group_of_user_alone(&users, &groups, gid, uid)
@@ -295,8 +286,8 @@ fn has_list(entry: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Whether the user namespace does not know root (a container without privileges, bubblewrap), so that root's
-/// directories seem to belong to this user. Only directories above ours are believed so: their content has to be ours.
+/// Whether root is unknown here (unprivileged container, bubblewrap), and its directories seem this user's: believed only
+/// above ours.
 fn is_hidden_root(uid: u32) -> bool {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     if text("/proc/sys/kernel/overflowuid").trim().parse() != Ok(uid) {

@@ -1,14 +1,7 @@
-//! Several requests with one call, and writes that go on while this thread works: `io_uring(7)`.
+//! Several requests with one call, and writes that go on meanwhile: `io_uring(7)`.
 //!
-//! ```text
-//! SpliceRing: file -> pipe -> socket, two linked requests
-//! SendRing:   file -> buffer -> socket, two linked requests
-//! WriteRing:  buffers filled by this thread -> files, past the page cache, several on their way at once
-//! ReadRing:   files, past the page cache -> buffers, in order, while this thread works on those that were read before
-//! ```
-//! Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by
-//! `kernel.io_uring_disabled`. The kernel uses the memory of a request until its completion was seen, so the buffers
-//! belong to the ring. If the kernel refuses to report completions, the buffers are leaked.
+//! Many containers forbid it (`EPERM`, `ENOSYS`), some operators by `kernel.io_uring_disabled`. The ring owns the buffers,
+//! because the kernel uses them until completion; else they are leaked.
 
 mod read;
 mod requests;
@@ -26,14 +19,14 @@ use crate::splice::Pipe;
 pub use read::ReadRing;
 use requests::{Requests, fd};
 
-/// Sends a file to a socket through a pipe, both steps with one call.
+/// Sends a file to a socket through a pipe, in one call.
 pub struct SpliceRing {
     requests: Requests,
     pipe: Pipe,
 }
 
 impl SpliceRing {
-    /// Makes a ring with a pipe of this size, as far as it is granted.
+    /// Makes a ring with a pipe of about this size.
     pub fn new(pipe_bytes: usize) -> io::Result<SpliceRing> {
         Ok(SpliceRing { requests: Requests::new(2)?, pipe: Pipe::new(pipe_bytes)? })
     }
@@ -61,7 +54,7 @@ impl SpliceRing {
         let filled = filled?;
         let drained = match drained {
             Ok(drained) => drained,
-            // The first took less than asked for, which ends the link: the rest goes without the ring.
+            // A short first step ends the link: the rest goes without the ring.
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => 0,
             Err(error) => {
                 self.pipe.set_held(filled);
@@ -74,19 +67,19 @@ impl SpliceRing {
     }
 }
 
-/// Sends a file to a socket through a buffer, both steps with one call.
+/// Sends a file to a socket through a buffer, in one call.
 pub struct SendRing {
     requests: Requests,
     buffer: ManuallyDrop<AlignedBuffer>,
 }
 
 impl SendRing {
-    /// Makes a ring with one buffer of this size.
+    /// Makes a ring with a buffer of this size.
     pub fn new(buffer_bytes: usize) -> io::Result<SendRing> {
         Ok(SendRing { requests: Requests::new(2)?, buffer: ManuallyDrop::new(AlignedBuffer::new(buffer_bytes)) })
     }
 
-    /// Sends at most `len` bytes of a file from `offset` on; returns how many, 0 at its end.
+    /// As [`SpliceRing::send_from_file`].
     pub fn send_from_file(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -129,13 +122,12 @@ impl Drop for SendRing {
     }
 }
 
-/// Writes files past the page cache from several buffers: while the kernel writes some, the others are filled.
+/// Writes files past the page cache: while the kernel writes some buffers, others are filled.
 pub struct WriteRing {
     requests: Requests,
     buffers: ManuallyDrop<Vec<AlignedBuffer>>,
     states: Vec<State>,
     registered: bool,
-    /// The most writes on their way at once so far.
     in_flight_max: usize,
 }
 
@@ -145,7 +137,7 @@ pub struct Slot(usize);
 
 enum State {
     Free,
-    /// Its [`Slot`] is out.
+    /// The [`Slot`] is out.
     Filling,
     Writing {
         file: Arc<DirectFile>,
@@ -155,7 +147,7 @@ enum State {
 }
 
 impl WriteRing {
-    /// Makes a ring with this many buffers of this size, a multiple of a page.
+    /// Makes a ring of buffers of this size, a multiple of a page.
     pub fn new(buffers: usize, buffer_bytes: usize) -> io::Result<WriteRing> {
         let entries = u32::try_from(buffers).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let requests = Requests::new(entries.max(1))?;
@@ -172,8 +164,7 @@ impl WriteRing {
         Ok(WriteRing { requests, buffers: ManuallyDrop::new(buffers), states, registered, in_flight_max: 0 })
     }
 
-    /// Returns an unused buffer; waits for a write to end if all are in use. Errors of writes show here and in
-    /// [`WriteRing::finish`].
+    /// Returns an unused buffer, perhaps after a write. Errors of writes show here and in [`WriteRing::finish`].
     pub fn slot(&mut self) -> io::Result<Slot> {
         loop {
             if let Some(free) = self.states.iter().position(|state| matches!(state, State::Free)) {
@@ -187,7 +178,7 @@ impl WriteRing {
     /// Gives a buffer back unwritten.
     ///
     /// # Panics
-    /// If the slot is of another ring: the buffer of that number may be the kernel's here.
+    /// If the slot is of another ring: its buffer may be the kernel's here.
     pub fn give_back(&mut self, slot: Slot) {
         assert!(matches!(self.states[slot.0], State::Filling), "a slot of another ring");
         self.states[slot.0] = State::Free;
@@ -202,7 +193,7 @@ impl WriteRing {
         &mut self.buffers[slot.0]
     }
 
-    /// Begins to write the first `len` bytes of a buffer at `offset`; both are multiples of the file's alignment.
+    /// Begins to write `len` bytes of a buffer at `offset`, both aligned for the file.
     ///
     /// # Panics
     /// If the slot is of another ring, or `len` more than a buffer.
@@ -232,7 +223,7 @@ impl WriteRing {
         Ok(())
     }
 
-    /// The most writes that were on their way at once.
+    /// The most writes at once so far.
     pub fn in_flight_max(&self) -> usize {
         self.in_flight_max
     }
@@ -247,7 +238,7 @@ impl WriteRing {
         let data = &self.buffers[index][..len];
         match result {
             Ok(written) if written == len => Ok(()),
-            // This is rare: a signal, or a full disk, whose error shows now.
+            // A signal, or a full disk, whose error shows now.
             Ok(written) => crate::file::write_all_at(file.plain(), &data[written..], offset + written as u64),
             Err(error) => file.write_plainly(data, offset, error),
         }
@@ -264,13 +255,12 @@ impl Drop for WriteRing {
     }
 }
 
-/// Whether this process may make rings; the error says why not.
+/// Whether this process may make rings, or why not.
 pub fn available() -> io::Result<()> {
     Requests::new(1).map(drop)
 }
 
-/// Turns the error of a partial send into a failed connection. A caller that takes `EINVAL` for "use another way" would
-/// send that part twice.
+/// Turns a partial send's error into a failed connection: on `EINVAL` the caller would send the part again.
 fn cut_short(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error)
 }
@@ -288,7 +278,6 @@ mod tests {
     use super::*;
     use crate::condition::unmet;
 
-    /// `None`, with a message, where rings are forbidden.
     fn allowed() -> Option<()> {
         match available() {
             Ok(()) => Some(()),
@@ -309,7 +298,6 @@ mod tests {
         file
     }
 
-    /// Sends all of a file by `send` (offset in, bytes out) and returns what arrived.
     fn sent(mut send: impl FnMut(BorrowedFd<'_>, u64) -> usize) -> Vec<u8> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -334,7 +322,6 @@ mod tests {
         let Some(()) = allowed() else { return };
         let file = file_of(&content());
         let mut ring = SpliceRing::new(65_536).unwrap();
-        // The last piece is shorter than asked for, which breaks the link.
         let got = sent(|socket, offset| ring.send_from_file(socket, file.as_fd(), offset, 65_536, true).unwrap());
         assert!(got == content(), "{} bytes", got.len());
     }
@@ -360,7 +347,7 @@ mod tests {
         for block in 0..9u64 {
             let slot = ring.slot().unwrap();
             ring.bytes_mut(&slot).fill(block as u8 + 1);
-            // Backwards, so that the order alone cannot make it right.
+            // Backwards: the order alone cannot make it right.
             ring.write(slot, &direct, 8192, (8 - block) * 8192).unwrap();
         }
         ring.finish().unwrap();
@@ -388,7 +375,6 @@ mod tests {
         ring.slot().unwrap();
     }
 
-    /// Otherwise a buffer could be filled while the kernel writes from it.
     #[test]
     #[should_panic(expected = "a slot of another ring")]
     fn no_ring_takes_back_the_slot_of_another() {

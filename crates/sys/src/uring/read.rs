@@ -10,8 +10,7 @@ use io_uring::opcode;
 use super::requests::{Requests, fd};
 use crate::direct::{AlignedBuffer, DirectSource};
 
-/// Reads pieces of files past the page cache into buffers of its own: the kernel reads some while others are worked on.
-/// Pieces come in the order of their requests.
+/// Reads pieces of files past the page cache into its own buffers, in order, while others are worked on.
 pub struct ReadRing {
     requests: Requests,
     buffers: ManuallyDrop<Vec<AlignedBuffer>>,
@@ -27,7 +26,7 @@ struct Piece {
     buffer: usize,
     file: Arc<DirectSource>,
     offset: u64,
-    /// The wanted bytes. The read itself is rounded up to the alignment.
+    /// The wanted bytes, before rounding up.
     len: usize,
     state: State,
 }
@@ -35,13 +34,11 @@ struct Piece {
 enum State {
     Reading,
     Read(io::Result<usize>),
-    /// The number of bytes that are there.
     Complete(usize),
 }
 
 impl ReadRing {
-    /// Makes a ring with this many buffers of this size, a multiple of
-    /// [`MAX_ALIGNMENT_BYTES`](crate::direct::MAX_ALIGNMENT_BYTES).
+    /// Makes a ring of buffers of this size, a multiple of [`MAX_ALIGNMENT_BYTES`](crate::direct::MAX_ALIGNMENT_BYTES).
     ///
     /// # Panics
     /// If `buffer_bytes` is no such multiple, or 0.
@@ -72,8 +69,7 @@ impl ReadRing {
         !self.free.is_empty()
     }
 
-    /// Begins to read `len` bytes, at most a buffer, from `offset` on, a multiple of the file's alignment. An error
-    /// here is an error of the ring, which is then useless, and says nothing about the file.
+    /// Begins to read `len` bytes from an aligned `offset` on. An error is the ring's, which is then useless.
     ///
     /// # Panics
     /// If no buffer is free, or the piece is too long or not aligned.
@@ -89,7 +85,6 @@ impl ReadRing {
         } else {
             opcode::Read::new(fd(file.direct()), bytes.as_mut_ptr(), size).offset(offset).build()
         };
-        // The piece keeps the file open until its completion was seen.
         self.pieces.push_back(Piece { buffer: index, file: Arc::clone(file), offset, len, state: State::Reading });
         // SAFETY: the buffer belongs to `self`. Until the completion was seen, `oldest` hides the buffer and `release`
         // keeps it from other pieces. `drop` frees it only when no request is on its way.
@@ -98,8 +93,7 @@ impl ReadRing {
         Ok(())
     }
 
-    /// Waits for the oldest piece, and returns its bytes: fewer than asked for only where the file ends. `None` if
-    /// nothing was begun.
+    /// Waits for the oldest piece's bytes: fewer only at the file's end. `None` if nothing was begun.
     pub fn oldest(&mut self) -> io::Result<Option<&[u8]>> {
         self.await_oldest()?;
         let Some(piece) = self.pieces.front_mut() else { return Ok(None) };
@@ -115,8 +109,7 @@ impl ReadRing {
         Ok(Some(&self.buffers[piece.buffer][..len]))
     }
 
-    /// Gives up the oldest piece, whether it was looked at or not. Waits for it, because the kernel writes into its
-    /// buffer until then.
+    /// Gives up the oldest piece, once the kernel no longer writes into it.
     pub fn release_oldest(&mut self) -> io::Result<()> {
         self.await_oldest()?;
         if let Some(piece) = self.pieces.pop_front() {
@@ -125,7 +118,7 @@ impl ReadRing {
         Ok(())
     }
 
-    /// The most reads that were on their way at once.
+    /// The most reads at once so far.
     pub fn in_flight_max(&self) -> usize {
         self.in_flight_max
     }
@@ -153,7 +146,6 @@ impl Drop for ReadRing {
     }
 }
 
-/// Copies an error of the system, for a caller that asks again.
 fn same(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
@@ -168,14 +160,12 @@ mod tests {
 
     const BUFFER: usize = 64 << 10;
 
-    /// Not a multiple of anything.
     const LENGTH: usize = 5 * BUFFER + 1_234;
 
     fn content() -> Vec<u8> {
         (0..LENGTH as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
     }
 
-    /// A file on a disk, and the same file past the page cache. `None`, with a message, without direct I/O or a ring.
     fn file_and_ring(buffers: usize) -> Option<(File, Arc<DirectSource>, ReadRing)> {
         let file = tempfile::tempfile().unwrap();
         crate::file::write_all_at(file.as_fd(), &content(), 0).unwrap();
@@ -238,7 +228,6 @@ mod tests {
         assert!(buffer == content()[17..1017] && direct.is_refused());
         let broken = Err(io::Error::from_raw_os_error(libc::EIO));
         assert_eq!(direct.complete(&mut buffer, 17, broken).unwrap_err().raw_os_error(), Some(libc::EIO));
-        // A read that is cut short by anything but the end of the file goes on.
         ring.begin(&direct, 0, 100).unwrap();
         ring.await_oldest().unwrap();
         ring.pieces[0].state = State::Read(Ok(30));

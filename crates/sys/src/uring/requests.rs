@@ -1,15 +1,14 @@
-//! A ring with its requests on their way: hands requests to the kernel, and takes their completions.
+//! Hands requests to the kernel, and takes their completions.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use io_uring::{IoUring, cqueue, squeue, types};
 
-/// A ring, and the number of its requests that the kernel still works on.
 pub(super) struct Requests {
     pub(super) ring: IoUring,
     pub(super) in_flight: usize,
-    /// A submission failed: the queued requests must never be submitted.
+    /// After a failed submission, queued requests must never be submitted.
     broken: bool,
 }
 
@@ -31,7 +30,7 @@ impl Requests {
         let mut left = requests.len();
         while left > 0 {
             match self.ring.submit() {
-                // Taking zero of several requests could go on for ever.
+                // Zero taken of several could go on for ever.
                 Ok(0) => break,
                 Ok(taken) => {
                     self.in_flight += taken;
@@ -48,9 +47,8 @@ impl Requests {
         if self.broken { Err(io::Error::other("the kernel took no request")) } else { Ok(()) }
     }
 
-    /// Waits for a completion: the name of its request, and its result.
     pub(super) fn wait(&mut self) -> io::Result<(u64, io::Result<usize>)> {
-        // Waiting submits queued requests, too, which `in_flight` does not count.
+        // Waiting would submit queued requests, uncounted.
         if self.broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -75,13 +73,13 @@ impl Requests {
     /// Runs two linked requests, named 0 and 1, and returns both results.
     ///
     /// # Safety
-    /// As for `submit`. When this fails, that may be until the ring is gone.
+    /// As for `submit`; after a failure, until the ring is gone.
     pub(super) unsafe fn pair(
         &mut self,
         first: squeue::Entry,
         second: squeue::Entry,
     ) -> io::Result<[io::Result<usize>; 2]> {
-        // An earlier pair was given up, and its completions would be mistaken for completions of this pair.
+        // An abandoned pair's completions would count as this one's.
         if self.in_flight > 0 {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -96,7 +94,7 @@ impl Requests {
         Ok(results)
     }
 
-    /// Waits until no request is on its way; false if this cannot be known.
+    /// Waits until no request is open; false if unknown.
     pub(super) fn settle(&mut self) -> bool {
         while self.in_flight > 0 {
             if self.wait().is_err() {
@@ -107,7 +105,6 @@ impl Requests {
     }
 }
 
-/// The descriptor in a request.
 pub(super) fn fd(of: BorrowedFd<'_>) -> types::Fd {
     types::Fd(of.as_raw_fd())
 }

@@ -1,10 +1,4 @@
-//! Compares a thread that acts as an account with a process of that account: both must have the same rights.
-//!
-//! ```text
-//!   places of this host            opened, listed, changed in mode, made in           the same answer, errno by errno
-//!   planted trees, one for each    everything that a copy does, and more              the same answer
-//!   the thread itself              signals, debuggers, its memory by /proc            denied to the process
-//! ```
+//! A thread that acts as an account and a process of that account must have the same rights.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -24,7 +18,6 @@ use rustix::io::Errno;
 use super::*;
 use crate::condition::unmet;
 
-/// An account that no host has.
 const USER: u32 = 54_321;
 const GROUP: u32 = 65_432;
 
@@ -52,7 +45,7 @@ enum Act {
     Attribute(&'static CStr),
 }
 
-/// The error number; 0 means success. It runs between fork and exec, so it allocates nothing.
+/// The error number, or 0. Allocates nothing after fork.
 fn attempt(path: &CStr, aside: &CStr, act: Act) -> i32 {
     let careful = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     let open = |flags: OFlags| rustix::fs::openat(CWD, path, flags | careful, Mode::empty()).map(drop);
@@ -64,7 +57,6 @@ fn attempt(path: &CStr, aside: &CStr, act: Act) -> i32 {
                 let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
                 rustix::fs::RawDir::new(dir, &mut buffer).next().map_or(Ok(()), |entry| entry.map(drop))
             }),
-        // The path is that of something new.
         Act::MakeWithin => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | careful;
             rustix::fs::openat(CWD, path, flags, Mode::RUSR).and_then(|_| rustix::fs::unlink(path))
@@ -94,8 +86,7 @@ fn attempt(path: &CStr, aside: &CStr, act: Act) -> i32 {
     done.map_or_else(Errno::raw_os_error, |()| 0)
 }
 
-/// Runs `work` in a process of that account, which has nothing of ours, between fork and exec: it allocates nothing and
-/// takes no lock.
+/// Runs `work` in a process of that account, between fork and exec, without allocations or locks.
 fn as_a_process(mut work: impl FnMut(&mut dyn FnMut(i32)) + Send + Sync + 'static) -> Vec<i32> {
     let (reads, writes) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let writes = Arc::new(writes);
@@ -108,7 +99,6 @@ fn as_a_process(mut work: impl FnMut(&mut dyn FnMut(i32)) + Send + Sync + 'stati
             work(&mut |number| {
                 let _ = rustix::io::write(&*at_child, &number.to_ne_bytes());
             });
-            // There is nothing to run.
             Err(io::Error::from_raw_os_error(libc::ECANCELED))
         });
     }
@@ -120,7 +110,7 @@ fn as_a_process(mut work: impl FnMut(&mut dyn FnMut(i32)) + Send + Sync + 'stati
     bytes.chunks_exact(4).map(|number| i32::from_ne_bytes(number.try_into().unwrap())).collect()
 }
 
-/// Runs `work` in a thread that acts as that account, as a daemon's session does.
+/// Runs `work` as a daemon's session of that account.
 fn as_a_session<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let acts = || {
@@ -139,7 +129,7 @@ fn word(error: i32) -> String {
     if error == 0 { "done".to_owned() } else { format!("{:?}", Errno::from_raw_os_error(error)) }
 }
 
-/// Places that may be opened without side effects. A watchdog is left out, for example: opening it starts it.
+/// Places without side effects: opening a watchdog starts it.
 const PLACES: &[&str] = &[
     "/",
     "/etc",
@@ -338,7 +328,6 @@ fn a_session_may_at_each_odd_place_what_a_process_of_its_user_may_and_no_more() 
     assert!(there > 200 && may > 50 && there - may > 100, "{there} of {} were there, {may} were allowed", tries.len());
 }
 
-/// The attempts in a tree that belongs to root. Each attempt has its own copy of every file and directory.
 const WITHIN_A_TREE: [Act; 20] = [
     Act::Read,
     Act::Write,
@@ -362,7 +351,6 @@ const WITHIN_A_TREE: [Act; 20] = [
     Act::Attribute(c"security.capability"),
 ];
 
-/// Owner, group, mode and kind of a thing, and of its directory.
 const THINGS: [(&str, u32, u32, u32, bool); 14] = [
     ("roots secret", 0, 0, 0o600, false),
     ("roots", 0, 0, 0o644, false),
@@ -382,7 +370,6 @@ const THINGS: [(&str, u32, u32, u32, bool); 14] = [
 const AROUND: [(&str, u32, u32, u32); 4] =
     [("root", 0, 0, 0o755), ("sticky", 0, 0, 0o1777), ("group", 0, GROUP, 0o2770), ("own", USER, GROUP, 0o755)];
 
-/// Makes the tree below a directory, and returns in order what to try there.
 fn plant(top: &Path) -> Vec<(String, Act, CString, CString)> {
     let mut tries = Vec::new();
     let aside = top.join("aside");
@@ -440,7 +427,6 @@ fn a_session_does_in_a_tree_what_a_process_of_its_user_does_and_leaves_the_same(
     }
 }
 
-/// Lists all below: path, owner, group, mode, length.
 fn listing(top: &Path) -> Vec<(String, u32, u32, u32, u64)> {
     let (mut found, mut left) = (Vec::new(), vec![top.to_owned()]);
     while let Some(directory) = left.pop() {
@@ -469,14 +455,13 @@ fn a_session_is_its_user_for_all_that_it_does_and_root_for_all_that_is_done_to_i
     if file_user() != 0 {
         return unmet("only root may act as another user");
     }
-    // Real, effective, saved, of files.
     let expected = [format!("0 {USER} 0 {USER}"), format!("0 {GROUP} 0 {GROUP}")];
     as_a_session(|| {
         assert_eq!(ids_of_this_thread(), expected);
         std::thread::scope(|scope| assert_eq!(scope.spawn(ids_of_this_thread).join().unwrap(), expected));
         let left = rustix::thread::capabilities(None).unwrap();
         assert!(left.permitted.is_empty() && left.effective.is_empty() && left.inheritable.is_empty());
-        // The session needs its own files, and the user's other processes may not see them.
+        // The session needs its files; the user's processes may not see them.
         for path in ["/proc/thread-self/schedstat", "/proc/self/mountinfo", "/proc/locks", "/proc/self/stat"] {
             File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         }
@@ -555,7 +540,6 @@ fn no_process_of_its_user_may_signal_a_session_or_debug_it_or_see_its_memory() {
     let names = SYSTEM_CALLS.into_iter().chain(OF_THE_THREAD.map(|(name, _)| name));
     let allowed: Vec<String> = names
         .zip(&found)
-        // This kernel may lack it.
         .filter(|(_, error)| !denied.contains(error) && **error != libc::ENOSYS && **error != libc::ENOENT)
         .map(|(name, error)| format!("{name}: {}", word(*error)))
         .collect();
@@ -575,7 +559,7 @@ const SYSTEM_CALLS: [&str; 11] = [
     "ioprio_set",
     "migrate_pages",
 ];
-/// As wide as a register, like an argument of a system call.
+/// A register's width, as an argument of a system call has.
 const NONE: libc::c_long = 0;
 const ONE: libc::c_long = 1;
 /// From linux/ptrace.h.
