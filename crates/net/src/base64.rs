@@ -1,12 +1,12 @@
 //! Base64 (RFC 4648) of keys, which may be secret, and of digests.
 
-/// The text of bytes, with padding.
+/// The text of bytes, padded.
 pub fn encode_padded(bytes: &[u8]) -> String {
     encode(bytes, true)
 }
 
 pub(crate) fn encode(bytes: &[u8], pad: bool) -> String {
-    // The bytes may be secret, so the text must not grow: reallocation would leave a copy in memory.
+    // Growing would leave a copy of a secret in memory.
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let byte = |at: usize| u32::from(*group.get(at).unwrap_or(&0));
@@ -23,9 +23,8 @@ pub(crate) fn encode(bytes: &[u8], pad: bool) -> String {
     text
 }
 
-/// Skips white space, and accepts missing padding. `None`: the text is not base64.
+/// The bytes of base64 text. Skips white space; padding may be missing.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    // As above. Three bytes are four digits.
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let (mut bits, mut bit_count) = (0u32, 0);
     let digits = text.trim_end_matches(|c: char| c == '=' || c.is_ascii_whitespace());

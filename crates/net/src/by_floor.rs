@@ -1,11 +1,11 @@
-//! A port with a listener for each floor of the retransmission timeout: a connection has the floor of its network class
-//! from its first packet on.
+//! A port with a listener for each floor of the retransmission timeout: a connection has its network class's floor from the
+//! first packet on.
 //!
 //! ```text
 //! SYN -> program of the kernel: the network of the source -> listener with its floor
 //!                               -> in no network          -> the first listener, with the kernel's floor
 //! ```
-//! Kernels before Linux 6.16 have no such floor; there the port has one listener.
+//! Before Linux 6.16 there are no floors, and the port has one listener.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -20,17 +20,17 @@ use crate::limits;
 use crate::listen::{Listener, is_v6_only};
 use crate::policy::{self, Networks};
 
-/// Floors of a port, beside the kernel's own. A site has one or two.
+/// Floors beside the kernel's own. A site has one or two.
 const FLOORS: usize = 3;
 
-/// Keeps the listeners of a port in step with the network classes.
+/// Keeps a port's listeners in step with the network classes.
 #[derive(Debug)]
 pub struct ByFloor {
     sockets: Vec<TcpListener>,
 }
 
 impl Listener {
-    /// Listens on one address with a listener for each floor. The first of them takes MPTCP, too. `[::]` includes IPv4.
+    /// Listens on one address for each floor, first also with MPTCP. `[::]` includes IPv4.
     pub fn bind_by_floor(
         address: SocketAddr,
         networks: &Networks,
@@ -44,7 +44,7 @@ impl Listener {
     }
 }
 
-/// Further listeners are plain TCP: the kernel takes the program from no other.
+/// Plain TCP: the kernel takes the program from no other.
 fn further(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let listen = |_| {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -53,7 +53,7 @@ fn further(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
         }
         socket.set_reuse_address(true)?;
         reuseport::share(&socket)?;
-        // An older kernel has no floor to set.
+        // Older kernels have no floor.
         retransmission::set_rto_min(&socket, KERNELS)?;
         socket.bind(&SockAddr::from(address))?;
         policy::prepare(&socket);
@@ -63,7 +63,7 @@ fn further(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     (0..FLOORS).map(listen).collect()
 }
 
-/// Whether the kernel has a floor for a connection. `None`: no socket could be made.
+/// Whether the kernel has floors, if a socket can tell.
 pub fn floor_by_connection() -> Option<bool> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
     Some(retransmission::set_rto_min(&socket, KERNELS).is_ok())
@@ -80,13 +80,12 @@ impl ByFloor {
         Ok((listeners, by_floor))
     }
 
-    /// Connections that come from now on have the floors of these classes. Networks or floors beyond the room begin
-    /// with the kernel's floor.
+    /// Gives later connections these floors. Networks or floors beyond the room begin with the kernel's.
     pub fn follow(&self, networks: &Networks) -> io::Result<()> {
         let rows = networks.floors(MAX_ROWS);
         let mut floors: Vec<Duration> = Vec::new();
         for floor in rows.iter().filter_map(|(_, floor)| *floor).filter(|floor| *floor < KERNELS) {
-            // A refusal of the kernel is logged when the first connection asks for it.
+            // The first connection that asks for it logs a refusal.
             let is_new = !floors.contains(&floor);
             let free = self.sockets.get(floors.len()).filter(|_| is_new);
             if free.is_some_and(|socket| retransmission::set_rto_min(socket, floor).is_ok()) {
@@ -131,7 +130,6 @@ mod tests {
         Networks::of(vec![list], OwnNetworks::default())
     }
 
-    /// The first timeout of a connection from this address, as the kernel has it before any program has seen the connection.
     fn first_timeout_ms(listeners: &[Listener], from: Ipv4Addr) -> u32 {
         let caller = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         caller.bind(&SocketAddr::from((from, 0)).into()).unwrap();
@@ -154,7 +152,6 @@ mod tests {
             return unmet("this kernel has no floor for a connection");
         };
         let timeout = |host: [u8; 4]| first_timeout_ms(&listeners, host.into());
-        // The clock of the kernel adds up to 10 ms.
         assert!((60..90).contains(&timeout([127, 0, 1, 1])), "{}", timeout([127, 0, 1, 1]));
         assert!((100..130).contains(&timeout([127, 0, 2, 1])), "{}", timeout([127, 0, 2, 1]));
         assert!(timeout([127, 0, 0, 1]) >= 200);

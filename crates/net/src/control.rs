@@ -1,5 +1,4 @@
-//! Records of TLS that carry no data: the end, alerts and new keys. This process or the kernel opens them; their
-//! meaning is the same.
+//! Records of TLS without data: the end, alerts and new keys.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,12 +14,12 @@ pub(crate) trait NextSecrets: Send {
     fn next_to_receive(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
 }
 
-/// Shared by both directions of a connection. The lock is taken once in 128 GiB, and released before any system call.
+/// The keys of both directions. The lock is taken once in 128 GiB, and held over no system call.
 pub(crate) struct KeySchedule {
     secrets: Mutex<Box<dyn NextSecrets>>,
-    /// The peer asked us to change our sending key. The next write changes it.
+    /// The peer asked for our new key at the next write.
     change_asked: AtomicBool,
-    /// Counts of what the peer has sent: new keys, and bytes of data.
+    /// The peer's new keys and bytes of data.
     new_keys: AtomicU64,
     data_bytes: AtomicU64,
 }
@@ -39,8 +38,6 @@ impl KeySchedule {
         self.data_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Interprets a record without data: the end, an alert, or a new key of the peer, who may ask for a new key of
-    /// ours, too.
     pub(crate) fn hear(&self, content_type: u8, content: &[u8]) -> io::Result<Heard> {
         match (content_type, content) {
             (TYPE_ALERT, [_, ALERT_CLOSE_NOTIFY]) => Ok(Heard::End),
@@ -67,18 +64,16 @@ impl KeySchedule {
         }
     }
 
-    /// The next key to send with. The caller has announced it to the peer under the old key.
+    /// The next key to send with; the caller announced it under the old one.
     pub(crate) fn next_to_send(&self) -> io::Result<(u64, ConnectionTrafficSecrets)> {
         self.change_asked.store(false, Ordering::Relaxed);
         lock(&self.secrets).next_to_send().map_err(io::Error::other)
     }
 }
 
-/// The meaning of a record without data.
 pub(crate) enum Heard {
-    /// The peer sends nothing more.
     End,
-    /// The next records are under this key. The number is that of the first.
+    /// The records from this number on have this key.
     NewKey(u64, ConnectionTrafficSecrets),
 }
 
@@ -93,7 +88,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of a read when the peer is gone without a proper end.
+/// The error of a read without a proper end.
 pub const BROKE_OFF: &str = "the connection broke off";
 
 pub(crate) const TYPE_ALERT: u8 = 21;
@@ -106,5 +101,5 @@ pub(crate) const CLOSE_NOTIFY: [u8; 2] = [ALERT_LEVEL_WARNING, ALERT_CLOSE_NOTIF
 const ALERT_ACCESS_DENIED: u8 = 49;
 const HANDSHAKE_KEY_UPDATE: u8 = 24;
 const UPDATE_NOT_REQUESTED: u8 = 0;
-/// The next record has the next key. The peer may keep its own key (RFC 8446, 4.6.3).
+/// The next record has the next key; the peer may keep its own (RFC 8446, 4.6.3).
 pub(crate) const KEY_UPDATE: [u8; 5] = [HANDSHAKE_KEY_UPDATE, 0, 0, 1, UPDATE_NOT_REQUESTED];

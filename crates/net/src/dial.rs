@@ -1,4 +1,4 @@
-//! Finds and reaches a peer: resolves its name, connects to the fastest address, and lists our own addresses for it.
+//! Reaches a peer: resolves its name, connects to the fastest address, and lists our own.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -15,7 +15,7 @@ use crate::limits;
 use crate::policy::{self, Policies};
 use crate::way::{Refused, Way};
 
-/// A version of IP, where the user insists on one.
+/// An IP version that the user insists on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// IPv4 only.
@@ -33,10 +33,10 @@ impl Family {
     }
 }
 
-/// The addresses of a host, in the system's order of preference, the two families in turn.
+/// A host's addresses in the system's order, the families in turn.
 pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<SocketAddr>, NetError> {
     let failed = |cause| NetError::Resolve { host: host.to_owned(), cause };
-    // An address with a port is typed as "[::1]". The resolver wants it without brackets.
+    // The resolver wants "[::1]" without brackets.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let found: Vec<SocketAddr> = (bare, port).to_socket_addrs().map_err(failed)?.collect();
     let mut wanted: Vec<SocketAddr> = Vec::new();
@@ -56,7 +56,7 @@ pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<Sock
     Ok(in_turn(wanted))
 }
 
-/// Ends dials of other threads, and their waits for a change of the network.
+/// Ends dials and waits for a change of the network, from another thread.
 #[derive(Debug)]
 pub struct Cancel {
     watched: UnixStream,
@@ -64,14 +64,13 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// A handle by which nothing is cancelled yet.
+    /// A handle that cancels nothing yet.
     pub fn new() -> io::Result<Cancel> {
         UnixStream::pair().map(|(watched, end)| Cancel { watched, end })
     }
 
-    /// Dials and waits with this handle end at once with an error, now and later.
+    /// Ends dials and waits at once, now and later.
     pub fn cancel(&self) {
-        // Fails only when it was done before.
         drop(self.end.shutdown(Shutdown::Both));
     }
 
@@ -80,9 +79,8 @@ impl Cancel {
     }
 }
 
-/// Connects to the first candidate that answers (RFC 8305). The next is tried after 150 ms, or at once when one fails,
-/// while earlier attempts go on. Each begins with the policy of its network. All leave this host by `way`, which may
-/// exclude a family. `cancel` ends the dial early.
+/// Connects to the first candidate that answers (RFC 8305), each by its network's policy. The next is tried after 150 ms, or
+/// when one fails, while earlier ones go on. All leave by `way`, which may exclude a family.
 pub fn dial(
     candidates: &[SocketAddr],
     timeout: Duration,
@@ -151,9 +149,9 @@ pub fn dial(
     }
 }
 
-/// Addresses of this host that a peer might reach: no link-local ones, and loopback only when there is nothing else.
+/// Addresses that a peer might reach: no link-local ones, loopback only if alone.
 pub fn local_addresses() -> Vec<IpAddr> {
-    // If the host does not list its interfaces, there is no address to offer, and the peer finds another way.
+    // Without interfaces there is nothing to offer; the peer finds another way.
     let found = interfaces().unwrap_or_default();
     let usable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_link_local() && !ip.is_unspecified(),
@@ -171,23 +169,22 @@ pub fn local_addresses() -> Vec<IpAddr> {
     if outside.is_empty() { pick(true) } else { outside }
 }
 
-/// The address of this host from which a peer is reached, by the current routes. Nothing is sent.
+/// The address from which the routes reach a peer.
 pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match peer {
         IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = std::net::UdpSocket::bind((any, 0))?;
-    // Any port will do: to connect a datagram socket only looks up the route.
+    // Any port will do: this only looks up the route.
     socket.connect((peer, 9))?;
     Ok(socket.local_addr()?.ip())
 }
 
-/// Why an attempt did not begin.
 enum Failed {
-    /// The way cannot be used, whatever the peer.
+    /// The way is unusable for any peer.
     Way(NetError),
-    /// The source port cannot be used. Another one may be free.
+    /// The port is unusable; another may be free.
     Port(io::Error),
     Here(io::Error),
 }
@@ -225,7 +222,6 @@ fn start_from(port: u16, address: SocketAddr, policies: &Policies, way: &Way) ->
     policies.begins(&socket, address.ip());
     match socket.connect(&SockAddr::from(address)) {
         Ok(()) => Ok(socket),
-        // EINPROGRESS: the answer comes later.
         Err(error) if error.raw_os_error() == Some(EINPROGRESS) => Ok(socket),
         // Another connection from this port to the same peer exists.
         Err(error) if port > 0 && error.kind() == io::ErrorKind::AddrNotAvailable => Err(Failed::Port(error)),
@@ -238,14 +234,14 @@ fn finish(socket: Socket) -> io::Result<TcpStream> {
         return Err(error);
     }
     let stream = TcpStream::from(socket);
-    // Without a peer the connection failed, even if the socket reports no error.
+    // Without a peer it failed, even unreported.
     stream.peer_addr()?;
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// The families alternate, so that a family without a route costs one step only.
+/// A family without a route costs one step only.
 fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (first, second): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
@@ -261,7 +257,7 @@ fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Linux's number for "operation now in progress", the same on all its architectures but MIPS and SPARC.
+/// EINPROGRESS of Linux, except on MIPS and SPARC.
 const EINPROGRESS: i32 = 115;
 
 fn wait_error(cause: io::Error) -> NetError {
@@ -279,7 +275,6 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// A port that refuses connections, bound so that no other program can listen there.
     fn refusing() -> (Socket, SocketAddr) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -328,7 +323,6 @@ mod tests {
         );
     }
 
-    /// A port that answers nothing: its listener never accepts, and its queue is full.
     fn silent() -> (Socket, Vec<TcpStream>, SocketAddr) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -375,9 +369,7 @@ mod tests {
 
     #[test]
     fn a_silent_first_candidate_costs_less_than_two_seconds() {
-        // Long after two seconds, and before the kernel gives up.
         const LONG: Duration = Duration::from_secs(60);
-        // A busy machine may stall once, but hardly each time.
         const TRIES: u32 = 5;
         let (_keep, _held, silent) = silent();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -417,7 +409,6 @@ mod tests {
     fn connections_leave_from_the_ports_that_were_asked_for_until_none_is_free() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
-        // No other connection of this host has this address.
         let way = Way { local: Some("127.0.0.78".parse().unwrap()), ports: Some((41_000, 41_001)), ..Way::default() };
         let dialled = || dial(&[there], TIMEOUT, &Policies::default(), &way, None);
         let held = [dialled().unwrap(), dialled().unwrap()];

@@ -8,21 +8,21 @@ use std::time::Duration;
 use crate::public_key::{BadKey, PublicKey};
 use crate::way::DeviceName;
 
-/// A failure to get connected. Once a [`crate::Stream`] exists, its errors are `io::Error`.
+/// A failure to connect; a [`crate::Stream`] fails with `io::Error`.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
     /// The name has no usable address.
     #[error("cannot find the address of {host}: {cause}")]
     Resolve {
-        /// Name as given.
+        /// The name as given.
         host: String,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// No candidate accepted the connection.
     #[error("cannot connect: {}", list(attempts))]
     Unreachable {
-        /// Each address tried, with its reason.
+        /// Each address with its reason.
         attempts: Vec<Attempt>,
     },
     /// No connection may leave by this device.
@@ -30,7 +30,7 @@ pub enum NetError {
     Device {
         /// The device.
         device: DeviceName,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// No connection may leave from this address.
@@ -38,7 +38,7 @@ pub enum NetError {
     Source {
         /// The address.
         address: IpAddr,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// An operation took too long.
@@ -46,37 +46,37 @@ pub enum NetError {
     Timeout {
         /// The operation.
         what: &'static str,
-        /// The time it was given.
+        /// The time.
         after: Duration,
     },
-    /// The TLS handshake failed for another reason than a key.
+    /// The TLS handshake failed, not for a key.
     #[error("TLS handshake failed: {cause}")]
     Handshake {
-        /// Why.
+        /// The cause.
         cause: String,
     },
-    /// One end asks for a stronger cipher than the other has, or was told to take.
+    /// One end asks for a cipher that the other lacks or may not take.
     #[error("TLS handshake failed: {said}")]
     NoCommonCipher {
         /// The end that says so.
         said: &'static str,
     },
-    /// The peer closed the connection during the TLS handshake: another program has the port, or the door is full.
+    /// The peer hung up during the TLS handshake: another program has the port, or the door is full.
     #[error("TLS handshake failed: the peer closed the connection")]
     HungUp,
-    /// The peer proved to hold a key, and we do not admit that key.
+    /// The peer proved a key that we do not admit.
     #[error("the peer holds the key {got}, which is not the expected one")]
     WrongKey {
-        /// The key that was shown.
+        /// The shown key.
         got: PublicKey,
     },
-    /// The peer showed a key without proving to hold it.
+    /// The peer showed a key without proof.
     #[error("the peer does not prove to hold the key that it shows")]
     Unproved,
     /// The peer does not admit our key.
     #[error("the peer does not admit our key")]
     KeyRefused,
-    /// A key file or the text of a key is not usable.
+    /// A key file or text is unusable.
     #[error(transparent)]
     Key(#[from] BadKey),
     /// Listening failed.
@@ -84,7 +84,7 @@ pub enum NetError {
     Bind {
         /// Address, port or port range.
         what: String,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// A system call failed otherwise.
@@ -92,17 +92,17 @@ pub enum NetError {
     Io {
         /// The attempted act.
         what: &'static str,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
 }
 
-/// An address that could not be reached.
+/// An unreachable address.
 #[derive(Debug)]
 pub struct Attempt {
     /// The address.
     pub address: SocketAddr,
-    /// Why it failed.
+    /// The cause.
     pub cause: io::Error,
 }
 

@@ -1,4 +1,4 @@
-//! The decoders of this crate as functions of a peer's bytes, for the fuzz targets.
+//! The decoders of this crate, for the fuzz targets.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -17,7 +17,7 @@ use crate::record::{Opener, RecordKey};
 use crate::tls;
 use crate::transport::Link;
 
-/// Feeds an end of a TLS connection these bytes instead of a handshake. Without a key it must fail.
+/// Feeds an end of TLS these bytes. Without a key it must fail.
 pub fn handshake(as_server: bool, heard: &[u8]) {
     static US: LazyLock<Identity> = LazyLock::new(|| Identity::generate().expect("the kernel has random numbers"));
     let ciphers = crate::preferred_ciphers(None);
@@ -30,8 +30,7 @@ pub fn handshake(as_server: bool, heard: &[u8]) {
     drop(peer);
 }
 
-/// The receiving end of a connection whose peer has the keys and breaks the rules of TLS 1.3 (RFC 8446, 5). The input
-/// lists its records.
+/// The receiving end of a peer that has the keys and breaks the rules of TLS 1.3 (RFC 8446, 5).
 ///
 /// ```text
 ///   first byte: how much is read at once
@@ -117,13 +116,10 @@ pub fn saved_settings(text: &str) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The peer has ended properly.
     Proper,
-    /// An error.
     Broken,
 }
 
-/// The effect of one true record: it adds data, ends the connection, or breaks it.
 fn judge(inner: &[u8], expected: &mut Vec<u8>) -> Option<End> {
     let length_is_allowed = inner.len() + TAG_BYTES <= limits::RECORD_CIPHER_BYTES && !inner.is_empty();
     let Some(at) =
@@ -179,18 +175,16 @@ impl NextSecrets for Counted {
     }
 }
 
-/// A connection where all of these bytes have arrived, and then the end. Returns the peer's end, and ours.
 fn fed(bytes: &[u8]) -> (UnixStream, UnixStream) {
     let (mut peer, ours) = UnixStream::pair().expect("two descriptors");
     peer.write_all(&bytes[..bytes.len().min(FED_BYTES_MAX)]).expect("it fits into the buffer of the socket");
     peer.shutdown(Shutdown::Write).expect("it is open");
-    // The peer does not read. Its full buffer must not block us.
+    // The peer does not read: its full buffer must not block us.
     ours.set_write_timeout(Some(Duration::from_secs(1))).expect("a limit above zero");
     (peer, ours)
 }
 
-/// Bytes that fit into the default buffer of a Unix socket: 208 KiB (net.core.wmem_default), of which a write of one
-/// byte takes a kilobyte.
+/// Fits into a Unix socket's 208 KiB (net.core.wmem_default), where a byte may take a kilobyte.
 const FED_BYTES_MAX: usize = 128 << 10;
 
 const TAG_BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! Who an end is: an Ed25519 key pair. The public key is all that a peer needs to know.
+//! Who an end is: an Ed25519 key pair, of which a peer needs the public key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::base64;
 use crate::error::NetError;
 use crate::public_key::{BadKey, PublicKey};
 
-/// A private key. It is never printed, and its memory is cleared when it is dropped.
+/// A private key, never printed, and cleared when dropped.
 pub struct Identity {
     pkcs8: Zeroizing<Vec<u8>>,
     public: PublicKey,
@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Makes a new key from the system's randomness.
+    /// Makes a new random key.
     pub fn generate() -> Result<Identity, NetError> {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
             .map_err(|_| key_error("the system gave no randomness"))?;
@@ -39,7 +39,7 @@ impl Identity {
         let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der));
         let signer = rustls::crypto::aws_lc_rs::sign::any_supported_type(&private)
             .map_err(|error| key_error(&error.to_string()))?;
-        // RFC 7250: the "certificate" of a raw key is its SubjectPublicKeyInfo.
+        // The "certificate" of a raw key is its SubjectPublicKeyInfo (RFC 7250).
         let spki = CertificateDer::from(public.to_spki());
         Ok(Identity {
             pkcs8: Zeroizing::new(der.to_vec()),
@@ -48,7 +48,7 @@ impl Identity {
         })
     }
 
-    /// The key in PKCS #8 form, for a key file. Keep it secret.
+    /// The key in PKCS #8 form. Keep it secret.
     pub fn to_pkcs8(&self) -> Zeroizing<Vec<u8>> {
         self.pkcs8.clone()
     }
@@ -67,7 +67,7 @@ impl Identity {
     /// The text of a key file. Keep it secret.
     pub fn to_pem(&self) -> Zeroizing<String> {
         let body = Zeroizing::new(base64::encode(&self.pkcs8, true));
-        // The text must not grow: reallocation would leave a copy of the key in memory.
+        // Growing would leave a copy of the key in memory.
         let bytes = PEM_BEGIN.len() + PEM_END.len() + 2 + body.len() + body.len().div_ceil(PEM_LINE_CHARS);
         let mut text = Zeroizing::new(String::with_capacity(bytes));
         text.push_str(PEM_BEGIN);
@@ -82,14 +82,14 @@ impl Identity {
         text
     }
 
-    /// Derives a secret for another purpose. It shows nothing of the key, and differs for each key.
+    /// Derives a secret that shows nothing of the key.
     pub fn secret_for(&self, purpose: &str) -> Zeroizing<[u8; 32]> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.pkcs8);
         let tag = hmac::sign(&key, purpose.as_bytes());
         Zeroizing::new(tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes"))
     }
 
-    /// The public half of the key.
+    /// The public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }

@@ -1,4 +1,4 @@
-//! The interfaces that connections of this host can leave by, and what comes and goes among them.
+//! The interfaces that connections can leave by, and their changes.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,8 +13,7 @@ use crate::dial::Cancel;
 use crate::limits;
 use crate::way::Way;
 
-/// The interfaces that can carry data to another host: up, connected, with addresses where new connections may begin.
-/// Loopback and link-local addresses are not among them.
+/// The interfaces to other hosts: up, connected, with settled addresses, neither loopback nor link-local.
 pub fn usable() -> io::Result<Vec<Interface>> {
     let mut found = haul_sys::interfaces::interfaces()?;
     found.retain_mut(|interface| {
@@ -33,7 +32,7 @@ fn leads_out(ip: IpAddr) -> bool {
     !(is_link_local || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
 }
 
-/// The ways over these interfaces: one for each address.
+/// One way for each address of these interfaces.
 pub fn ways(interfaces: &[Interface]) -> Vec<Way> {
     let of = |interface: &Interface| -> Vec<Way> {
         let device = interface.name.parse().ok();
@@ -44,13 +43,12 @@ pub fn ways(interfaces: &[Interface]) -> Vec<Way> {
     interfaces.iter().flat_map(of).collect()
 }
 
-/// The route for a connection that leaves an interface from this address. `None`: the tables of this host have none,
-/// and a connection that is bound to the interface gets no answer.
+/// The route of a connection from this interface and address. `None`: bound there, a connection gets no answer.
 pub fn route(interface: &Interface, from: IpAddr, to: IpAddr) -> io::Result<Option<Route>> {
     routes::route_of(Packet { to, from: Some(from), device: Some(interface.index) })
 }
 
-/// Reports what comes and goes among [`usable`] interfaces.
+/// Reports changes of [`usable`] interfaces.
 #[derive(Debug)]
 pub struct NetworkWatch {
     events: RouteEvents,
@@ -64,33 +62,33 @@ pub enum NetworkEvent {
     Changed(Change),
     /// The time is over.
     TimedOut,
-    /// The wait is not wanted any more.
+    /// The wait was cancelled.
     Cancelled,
 }
 
-/// The changes since the last event. Neither of both: a route, or something of no interest.
+/// The changes; both empty: a route, or nothing of interest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Usable now.
     pub came: Vec<Way>,
-    /// No longer usable: the interface is down or gone, its cable is out, or the address was taken from it.
+    /// No longer usable: interface, cable or address gone.
     pub went: Vec<Way>,
 }
 
 impl NetworkWatch {
     /// Receives every change from now on.
     pub fn new() -> io::Result<NetworkWatch> {
-        // In this order nothing that changes meanwhile is missed.
+        // In this order no change is missed.
         let events = RouteEvents::subscribe()?;
         Ok(NetworkWatch { events, ways: ways(&usable()?) })
     }
 
-    /// The ways that are usable, as of the last event.
+    /// The usable ways, as of the last event.
     pub fn ways(&self) -> &[Way] {
         &self.ways
     }
 
-    /// Waits for a change. `None` waits without an end.
+    /// Waits for a change, by default endlessly.
     pub fn wait(&mut self, timeout: Option<Duration>, cancel: Option<&Cancel>) -> io::Result<NetworkEvent> {
         match self.events.wait(timeout, cancel.map(Cancel::as_fd))? {
             Woken::TimedOut => Ok(NetworkEvent::TimedOut),
@@ -116,11 +114,10 @@ pub(crate) mod tests {
     use crate::dial::dial;
     use crate::policy::Policies;
 
-    /// Much longer than any change takes.
     const SOON: Option<Duration> = Some(Duration::from_secs(20));
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Waits until this many interfaces are usable. A worker of the kernel notices a cable between two hosts.
+    /// Waits for so many: the kernel notices a cable late.
     pub(crate) fn await_uplinks(count: usize) {
         let mut watch = NetworkWatch::new().unwrap();
         while usable().unwrap().len() < count {
@@ -129,7 +126,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two hosts, two cables. Network 1 is 10.1.0.0/24, network 2 is 10.2.0.0/24; the client is .1, the server .2.
+    /// Two hosts and cables: networks 10.1.0.0/24 and 10.2.0.0/24, client .1, server .2.
     fn two_hosts() -> Option<(OwnNetwork, OwnNetwork)> {
         let (client, server) = (OwnNetwork::new()?, OwnNetwork::new()?);
         for net in [1, 2] {
@@ -148,7 +145,6 @@ pub(crate) mod tests {
         Way { local: Some(local.parse().unwrap()), device: Some(device.parse().unwrap()), ..Way::default() }
     }
 
-    /// The next change of ways, without those of routes alone.
     fn next(watch: &mut NetworkWatch) -> Change {
         loop {
             match watch.wait(SOON, None).unwrap() {
@@ -167,7 +163,6 @@ pub(crate) mod tests {
             assert_eq!(watch.ways(), [way("eth1", "10.1.0.1"), way("eth2", "10.2.0.1")]);
             let went = |ways: &[Way]| Change { went: ways.to_vec(), ..Change::default() };
             let came = |ways: &[Way]| Change { came: ways.to_vec(), ..Change::default() };
-            // The other end of the cable goes down: the device is up, and has no carrier.
             server.ip("link set eth2 down");
             assert_eq!(next(&mut watch), went(&[way("eth2", "10.2.0.1")]));
             server.ip("link set eth2 up");
@@ -175,7 +170,6 @@ pub(crate) mod tests {
             client.ip("addr add 10.2.0.7/24 dev eth2");
             assert_eq!(next(&mut watch), came(&[way("eth2", "10.2.0.7")]));
             client.ip("addr del 10.2.0.1/24 dev eth2");
-            // The kernel takes the second address of a network along with the first one.
             assert_eq!(next(&mut watch).went[0], way("eth2", "10.2.0.1"));
             client.ip("link del eth1");
             assert!(next(&mut watch).went.contains(&way("eth1", "10.1.0.1")));
@@ -189,7 +183,6 @@ pub(crate) mod tests {
     #[test]
     fn each_way_leads_over_its_own_interface_even_against_the_routes() {
         let Some((client, server)) = two_hosts() else { return };
-        // The server is reached at one address over both networks.
         server.ip("addr add 192.0.2.1/32 dev lo");
         client.ip("route add default via 10.1.0.2");
         client.ip("route add default via 10.2.0.2 metric 200");

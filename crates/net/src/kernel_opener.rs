@@ -1,11 +1,9 @@
-//! The receiving half of a TLS connection whose records the kernel opens: bytes that are read or spliced from the
-//! socket are plain.
+//! The receiving half of a TLS connection whose records the kernel opens: the socket's bytes are plain.
 //!
 //! ```text
 //! Opener --key, number of the next record--> kernel      socket, opened there --> recvmsg, splice
 //! ```
-//! Records without data come through here, with their type: the end, alerts, and new keys (Linux 6.14). Splice stops
-//! before such a record.
+//! Records without data come with their type: the end, alerts, new keys (Linux 6.14). Splice stops before one.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -25,7 +23,6 @@ pub(crate) struct KernelOpener {
 }
 
 impl KernelOpener {
-    /// Gives the kernel the key of a connection. `Unsupported`: the kernel refused, and nothing has changed.
     pub(crate) fn begin(
         link: &Link,
         next_record: u64,
@@ -39,7 +36,7 @@ impl KernelOpener {
         Ok(KernelOpener { schedule, ended: false, broken: None })
     }
 
-    /// Waits for the first byte, and takes as many as are there. 0 means that the peer ended properly.
+    /// Waits for a byte, and takes what is there. 0: the proper end.
     pub(crate) fn read(&mut self, link: &Link, target: &mut [u8]) -> io::Result<usize> {
         while !target.is_empty() && !self.ended {
             // A record without data must be taken whole.
@@ -47,7 +44,6 @@ impl KernelOpener {
                 continue;
             }
             match self.receive(link, target, false)? {
-                // An empty record is not the end.
                 (0, TYPE_DATA) => {}
                 (bytes, TYPE_DATA) => {
                     self.schedule.has_sent(bytes);
@@ -59,7 +55,7 @@ impl KernelOpener {
         Ok(0)
     }
 
-    /// Takes a record without data, which splice refuses. False: the next record is data. Waits for the next record.
+    /// Waits for the next record, and takes it if it has no data, which splice refuses. False: it is data.
     pub(crate) fn take_control(&mut self, link: &Link) -> io::Result<bool> {
         let mut first = [0];
         if self.ended {
@@ -79,7 +75,6 @@ impl KernelOpener {
         self.ended
     }
 
-    /// The meaning of an error of a call on the socket. The error is final.
     pub(crate) fn judge(&mut self, error: io::Error) -> io::Error {
         let error = match error.raw_os_error() {
             Some(BAD_MESSAGE) => violation("a record that does not decrypt"),
@@ -101,7 +96,6 @@ impl KernelOpener {
         match outcome {
             Ok((bytes, Some(content_type))) => Ok((bytes, content_type)),
             Ok((_, None)) => Err(self.judge(io::Error::new(io::ErrorKind::UnexpectedEof, BROKE_OFF))),
-            // Nothing is lost: the caller may wait longer.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
             Err(error) => Err(self.judge(error)),
         }
@@ -124,10 +118,10 @@ impl KernelOpener {
     }
 }
 
-/// A key update has five bytes, an alert two. A longer record is refused by its beginning.
+/// A key update has five bytes, an alert two; a longer record is refused.
 const CONTROL_BYTES_MAX: usize = 16;
 
-/// EBADMSG, EINVAL and EMSGSIZE, as recv(2) returns them on a socket with TLS.
+/// EBADMSG, EINVAL and EMSGSIZE: recv(2) with TLS.
 const BAD_MESSAGE: i32 = 74;
 const INVALID: i32 = 22;
 const MESSAGE_TOO_LONG: i32 = 90;

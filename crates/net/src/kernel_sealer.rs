@@ -1,12 +1,10 @@
-//! The sending half of a TLS connection whose records the kernel makes, of bytes that are written to the socket and of
-//! pages of files.
+//! The sending half of a TLS connection whose records the kernel makes, of bytes and of pages of files.
 //!
 //! ```text
 //! Sealer --key, number of the next record--> kernel      write, sendfile, splice --> socket, sealed there
 //! ```
-//! The peer sees ordinary records, of at most 16 KiB. The kernel does not watch how much it seals under one key. So
-//! this counts, with the kernel's own number of records, and changes the key in time. Kernels before 6.14 cannot change
-//! it: then the connection ends, and its work goes to another one.
+//! The kernel does not watch how many records (of at most 16 KiB) it seals under one key: this changes the key in time.
+//! Before Linux 6.14 it cannot: the connection ends, and its work goes elsewhere.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -23,16 +21,16 @@ pub(crate) struct KernelSealer {
     schedule: Arc<KeySchedule>,
     cipher: KernelCipher,
     records_per_key: u64,
-    /// An upper bound of the records under this key. At the limit the kernel is asked for their number.
+    /// An upper bound; at the limit the kernel is asked.
     records_max: u64,
 }
 
-/// The key of a connection must change, and this kernel cannot change it: the cause within an [`io::Error`].
+/// A due key that this kernel cannot change: the cause within an [`io::Error`].
 #[derive(Debug)]
 pub struct KeyUsedUp;
 
 impl KeyUsedUp {
-    /// Whether a write failed for this reason.
+    /// Whether a write failed for this.
     pub fn caused(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|cause| cause.is::<KeyUsedUp>())
     }
@@ -46,14 +44,14 @@ impl fmt::Display for KeyUsedUp {
 
 impl std::error::Error for KeyUsedUp {}
 
-/// Whether this kernel seals TLS records at all; the error says why not.
+/// Whether this kernel seals TLS records, or why not.
 pub fn seals_here() -> io::Result<()> {
     kernel_tls::available().map_err(|error| not_there(&error))
 }
 
 pub(crate) fn not_there(error: &io::Error) -> io::Error {
     match error.kind() {
-        // The kernel loads the module by itself only for those who may administer the network.
+        // The kernel loads the module by itself only for administrators of the network.
         io::ErrorKind::NotFound => refused("the TLS of this kernel is missing or not loaded; as root: modprobe tls"),
         _ => refused(&format!("the kernel does not do TLS on this connection: {error}")),
     }
@@ -64,7 +62,7 @@ pub(crate) fn refused(why: &str) -> io::Error {
 }
 
 impl KernelSealer {
-    /// Gives the kernel the key of a connection. `Unsupported` says that it refused; then nothing has changed.
+    /// Gives the kernel the key. `Unsupported`: it refused, and nothing has changed.
     pub(crate) fn begin(
         link: &Link,
         next_record: u64,
@@ -85,20 +83,18 @@ impl KernelSealer {
         self.records_per_key = records;
     }
 
-    /// Must be called before `bytes` are given to the socket in one call. Changes the key when that is due, and
-    /// announces it under the old key.
+    /// Call before `bytes` go to the socket in one call. Changes a due key, announced under the old one.
     pub(crate) fn prepare(&mut self, link: &Link, bytes: u64) -> io::Result<()> {
-        // With TLS, the kernel goes on taking bytes after a shutdown(2) of this end, and drops them (seen with 6.1
-        // and 7.2). The sender would wait for receipts of bytes that never left.
+        // With TLS the kernel drops bytes after shutdown(2) (6.1, 7.2): the sender would await receipts.
         link.check_open()?;
-        // Each page of a file may become a record of its own. The first and the last page may be partial.
+        // Each page may become a record; first and last may be partial.
         let more = bytes / SMALLEST_PAGE_BYTES + 2;
         self.records_max = self.records_max.saturating_add(more);
         if self.records_max < self.records_per_key && !self.schedule.is_change_asked() {
             return Ok(());
         }
         let socket = link.tcp().ok_or(io::ErrorKind::NotConnected)?.as_fd();
-        // Where a kernel does not tell (older ones, for ChaCha20), the upper bound stands.
+        // Older kernels do not tell, for ChaCha20: the bound stands.
         if let Ok(made) = kernel_tls::next_record(socket, Direction::Send, self.cipher) {
             self.records_max = made.saturating_add(more);
         }
@@ -120,7 +116,6 @@ impl KernelSealer {
         link.write_vectored(parts)
     }
 
-    /// Sends the proper end. Without it the peer reports a truncation.
     pub(crate) fn finish(&mut self, link: &Link) -> io::Result<()> {
         let socket = link.tcp().ok_or(io::ErrorKind::NotConnected)?;
         kernel_tls::send_record(socket.as_fd(), TYPE_ALERT, &CLOSE_NOTIFY)

@@ -1,4 +1,4 @@
-//! Greets at a door with TLS: lets in only peers that prove an admitted key.
+//! Greets at a door with TLS: lets in peers that prove an admitted key.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +13,9 @@ use crate::stream::Stream;
 use crate::tls;
 use crate::transport::ShutdownHandle;
 
-/// Decides by key and address who may come in. If that takes long, ask the handle meanwhile whether the door has
-/// ended the connection.
+/// Judges key and address; the handle tells whether the door has ended the connection.
 pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr, &ShutdownHandle) -> bool + Send + Sync>;
-/// Takes a stream whose peer has proved its key. The deadline of the handshake still holds: read the hello, lift the
-/// deadline with `set_deadline(None)`, and hand the stream on.
+/// Takes a stream with its peer's proved key. The handshake's deadline holds: read the hello, then `set_deadline(None)`.
 pub type Deliver = Arc<dyn Fn(Stream, PublicKey, SocketAddr) + Send + Sync>;
 
 /// Shakes hands in TLS 1.3, with raw keys at both ends.
@@ -28,12 +26,12 @@ pub struct KeyGreeter {
     pub admit: Admit,
     /// The accepted ciphers, best first.
     pub ciphers: Vec<Cipher>,
-    /// Takes those who came in.
+    /// The receiver of admitted peers.
     pub deliver: Deliver,
 }
 
 impl KeyGreeter {
-    /// Lets in every peer that proves a key, with the ciphers that this processor prefers.
+    /// Admits every proved key, with the ciphers that this processor prefers.
     pub fn for_any_key(identity: Arc<Identity>, deliver: Deliver) -> KeyGreeter {
         KeyGreeter { identity, admit: Arc::new(|_, _, _| true), ciphers: preferred_ciphers(None), deliver }
     }

@@ -5,9 +5,8 @@
 //!                     +-> client() / server()|     |-> split() for a reader and a writer thread
 //! Listener -> Door  --+                      +-> shutdown_handle() to end both from elsewhere
 //! ```
-//! Threads and blocking calls. Each end of a TLS connection expects a raw Ed25519 key (RFC 7250) instead of a
-//! certificate and a name. `policy` tunes a TCP connection to its peer and its path, and reports what the kernel
-//! granted.
+//! Threads and blocking calls. TLS expects raw Ed25519 keys (RFC 7250). `policy` tunes a TCP connection, and reports what
+//! the kernel granted.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A port that is listened on: over MPTCP where the kernel has it, which takes plain TCP as well.
+//! A listening port, over MPTCP if possible, which takes TCP, too.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -20,9 +20,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on all addresses: IPv6 and IPv4 on one socket, IPv4 alone where the host has no IPv6.
-    ///
-    /// The port is the first free one of the inclusive range, or one that the kernel picks.
+    /// Listens on all addresses: IPv6 and IPv4, or IPv4 alone without IPv6. Takes the first free port of the inclusive
+    /// range, or any.
     pub fn bind(port_range: Option<(u16, u16)>, family: Option<Family>) -> Result<Listener, NetError> {
         let (first, last) = port_range.unwrap_or((0, 0));
         let mut cause = io::Error::new(io::ErrorKind::InvalidInput, "the range is empty");
@@ -40,25 +39,24 @@ impl Listener {
         Err(NetError::Bind { what, cause })
     }
 
-    /// Listens on one address; `[::]` includes IPv4. Port 0 lets the kernel pick.
+    /// Listens on one address; `[::]` includes IPv4, port 0 is any.
     pub fn bind_to(address: SocketAddr) -> Result<Listener, NetError> {
         listen_on(address, is_v6_only(address)).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
     }
 
-    /// Takes a socket that another program, such as systemd, holds and listens on.
+    /// Takes a socket on which another program, such as systemd, listens.
     pub fn of_socket(socket: TcpListener) -> Result<Listener, NetError> {
         let failed = |cause| NetError::Bind { what: "the socket that was handed over".into(), cause };
         let address = socket.local_addr().map_err(failed)?;
         if !haul_sys::socket::is_listening(&socket).map_err(failed)? {
             return Err(failed(io::Error::other("nobody listens on it")));
         }
-        // The program that holds it may have chosen otherwise for itself.
         socket.set_nonblocking(false).map_err(failed)?;
         policy::prepare(&socket);
         Ok(Listener { socket, address })
     }
 
-    /// [`Listener::bind_to`] for a free port that further listeners of this process may share.
+    /// [`Listener::bind_to`] for a free port to be shared in this process.
     pub(crate) fn bind_to_shared(address: SocketAddr, v6_only: bool) -> Result<Listener, NetError> {
         let bound = bind(address, v6_only).and_then(|socket| {
             reuseport::share(&socket)?;
@@ -72,7 +70,7 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
-    /// The socket, for a service that accepts by itself. It does not block.
+    /// The non-blocking socket.
     pub fn into_socket(self) -> Result<TcpListener, NetError> {
         self.socket
             .set_nonblocking(true)
@@ -85,7 +83,7 @@ impl Listener {
         self.address.port()
     }
 
-    /// The address, all zeros when it is all of them.
+    /// The address; all zeros: all of them.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -98,14 +96,14 @@ fn bind_port(port: u16, family: Option<Family>) -> io::Result<Listener> {
         Some(Family::V4) => listen_on(v4, true),
         Some(Family::V6) => listen_on(v6, true),
         None => match listen_on(v6, false) {
-            // Another program has the port. IPv4 alone would hide that.
+            // IPv4 alone would hide that another program has the port.
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => listen_on(v4, true),
             outcome => outcome,
         },
     }
 }
 
-/// Whether an address is for IPv6 alone: all addresses of IPv6 include those of IPv4.
+/// All addresses of IPv6 include those of IPv4.
 pub(crate) fn is_v6_only(address: SocketAddr) -> bool {
     !address.ip().is_unspecified()
 }
@@ -115,13 +113,13 @@ fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
 }
 
 fn bind(address: SocketAddr, v6_only: bool) -> io::Result<Socket> {
-    // A caller over plain TCP gets a plain TCP socket, with all of its options, from a listener of either kind.
+    // A plain TCP caller gets a plain TCP socket in any case.
     let socket = mptcp::socket_or_tcp(Domain::for_address(address), Type::STREAM)?;
     if address.is_ipv6() {
         socket.set_only_v6(v6_only)?;
     }
     if address.port() != 0 {
-        // A new process may take the port at once, while old connections wait for their end.
+        // A new process may take the port.
         socket.set_reuse_address(true)?;
     }
     socket.bind(&SockAddr::from(address))?;
@@ -129,7 +127,6 @@ fn bind(address: SocketAddr, v6_only: bool) -> io::Result<Socket> {
 }
 
 fn listen(socket: Socket) -> io::Result<Listener> {
-    // Accepted connections inherit this.
     policy::prepare(&socket);
     socket.listen(limits::LISTEN_BACKLOG)?;
     Listener::of(TcpListener::from(socket))
@@ -172,7 +169,6 @@ mod tests {
         let used = |stream| haul_sys::socket::congestion_control(stream).unwrap();
         for stream in [&near, &far] {
             assert_ne!(used(stream), "bbr", "it would be paced by timers");
-            // With this bound, every path is far.
             let applied = policy::Wanted::default().apply(stream, 0);
             assert_eq!(used(stream), chosen, "{applied:#?}");
         }

@@ -1,10 +1,10 @@
-//! Connections over several paths at once: Multipath TCP (RFC 8684), as the kernel does it.
+//! Connections over several paths: Multipath TCP (RFC 8684), as the kernel does it.
 //!
 //! ```text
 //! Way { protocol: Mptcp } -> dial -> an MPTCP socket, or TCP where this kernel has none
 //!                                    -> in use, or fallen back: the peer or the network has none
 //! ```
-//! Listeners take both. A client without MPTCP gets an ordinary TCP socket there.
+//! Listeners take both.
 
 #[cfg(test)]
 #[path = "../tests/unit/mptcp_scenarios.rs"]
@@ -24,28 +24,28 @@ use socket2::{Domain, Protocol, Socket, Type};
 use self::totals::Totals;
 pub use self::totals::WayTotals;
 
-/// One path of a connection, from the kernel. Counters run from its start.
+/// One path of a connection. Counters run from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subflow {
     /// Address of this end.
     pub local: SocketAddr,
     /// Address of the other end.
     pub remote: SocketAddr,
-    /// Smoothed round-trip time.
+    /// The smoothed round-trip time.
     pub rtt_us: u32,
     /// Smallest round-trip time.
     pub rtt_min_us: Option<u32>,
     /// Bytes that the peer has acknowledged.
     pub acked_bytes: u64,
-    /// Bytes that were received.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes sent, repeats included.
+    /// Bytes sent, with repeats.
     pub sent_bytes: u64,
     /// Bytes sent again.
     pub resent_bytes: u64,
-    /// Rate of the last delivery that the kernel measured. It varies much; better take [`Subflow::acked_bytes`] twice.
+    /// The last delivery's rate. It varies much; better take [`Subflow::acked_bytes`] twice.
     pub delivery_rate_bytes_per_s: Option<u64>,
-    /// Time-outs in a row without an acknowledgement: the path is silent.
+    /// Time-outs in a row: the path is silent.
     pub timeouts: u8,
 }
 
@@ -67,7 +67,7 @@ impl Subflow {
     }
 }
 
-/// Why a connection that was to use MPTCP carries plain TCP.
+/// Why TCP came in place of MPTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// The host made a TCP socket.
@@ -85,7 +85,7 @@ impl fmt::Display for Fallback {
     }
 }
 
-/// Why a connection that was dialled over MPTCP does not use it. `None`: it does.
+/// Why a dialled connection does not use MPTCP, if so.
 pub fn fallback(socket: &TcpStream) -> Option<Fallback> {
     match is_in_use(socket) {
         None => Some(Fallback::Here),
@@ -94,12 +94,12 @@ pub fn fallback(socket: &TcpStream) -> Option<Fallback> {
     }
 }
 
-/// Whether an MPTCP socket uses MPTCP; `Some(false)`: it has fallen back to TCP. `None` for a TCP socket.
+/// Whether an MPTCP socket has not fallen back to TCP; `None`: a TCP socket.
 pub fn is_in_use(socket: &TcpStream) -> Option<bool> {
     is_socket(socket).then(|| mptcp::is_in_use(socket).unwrap_or(false))
 }
 
-/// The paths of a connection. None for a TCP socket, and for an MPTCP socket that has fallen back.
+/// The paths of an MPTCP connection.
 pub fn subflows(socket: &TcpStream) -> Vec<Subflow> {
     match is_in_use(socket) {
         Some(true) => mptcp::subflows(socket).unwrap_or_default().iter().map(Subflow::of).collect(),
@@ -107,12 +107,11 @@ pub fn subflows(socket: &TcpStream) -> Vec<Subflow> {
     }
 }
 
-/// Whether the socket was made for MPTCP.
 pub(crate) fn is_socket(socket: impl AsFd) -> bool {
     outgoing::protocol(socket).is_ok_and(|protocol| protocol == mptcp::PROTOCOL)
 }
 
-/// An MPTCP socket, or a TCP socket where the kernel or its operator has no MPTCP.
+/// An MPTCP socket, or TCP if the kernel or its operator lacks MPTCP.
 pub(crate) fn socket_or_tcp(domain: Domain, kind: Type) -> io::Result<Socket> {
     Socket::new(domain, kind, Some(Protocol::from(mptcp::PROTOCOL)))
         .or_else(|_| Socket::new(domain, kind, Some(Protocol::TCP)))
@@ -123,12 +122,11 @@ pub(crate) fn socket_or_tcp(domain: Domain, kind: Type) -> io::Result<Socket> {
 pub(crate) struct AsOnePath(Mutex<Totals>);
 
 impl AsOnePath {
-    /// The figures of TCP for all paths together. `None` where the kernel does not tell them.
     pub(crate) fn tcp_info(&self, socket: &TcpStream) -> Option<TcpInfo> {
         if is_in_use(socket) != Some(true) {
             return tcp_info::tcp_info(socket).ok();
         }
-        // Readings are counted in the order in which they are taken.
+        // The lock keeps readings in order.
         let mut totals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let subflows = mptcp::subflows(socket).ok()?;
         totals.read(&subflows, mptcp::unsent_bytes(socket).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The public half of a key: its text, its fingerprint, and its form in a TLS handshake.
+//! The public half of a key: text, fingerprint, and form in TLS.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use aws_lc_rs::digest;
 
 use crate::base64;
 
-/// A raw Ed25519 public key. As text it is one word: `ed25519:` and 64 hexadecimal digits.
+/// A raw Ed25519 public key; as text `ed25519:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; 32]);
 
 impl PublicKey {
-    /// A short name for people to compare, in the manner of ssh: `SHA256:` and base64 of the digest.
+    /// A short name, as in ssh: `SHA256:` and base64 of the digest.
     pub fn fingerprint(&self) -> String {
         let digest = digest::digest(&digest::SHA256, &self.to_spki());
         format!("SHA256:{}", base64::encode(digest.as_ref(), false))
@@ -63,7 +63,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// Why a key file or the text of a key is not usable.
+/// Why a key file or text is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a usable Ed25519 key: {0}")]
 pub struct BadKey(pub(crate) String);
@@ -74,7 +74,7 @@ impl BadKey {
     }
 }
 
-/// DER of "SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes }" up to the key itself (RFC 8410, 4).
+/// DER of "SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes }" up to the key (RFC 8410, 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const TEXT_PREFIX: &str = "ed25519:";
 

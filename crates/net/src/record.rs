@@ -1,16 +1,14 @@
-//! The TLS 1.3 record layer after the handshake: seal and open records with the keys that rustls agreed on.
+//! The TLS 1.3 record layer after the handshake, with the keys of rustls.
 //!
 //! ```text
 //! write: caller's block --AES-GCM--> out buffer (16 records) --one write(2)--> socket
 //! read:  socket --one read(2)--> in buffer (17 records) --AES-GCM--> caller's block
 //! ```
-//! rustls does the handshake and derives every key. Only the bulk work is here: the record layer of rustls copies
-//! each byte twice on either side, and asks for a new buffer for each record. With AES-128-GCM ours takes 36 to 38 %
-//! less processor time (`docs/proof/zero-copy.md`, and `cost_of_a_block` in `scenarios`, which measures it).
+//! The record layer of rustls copies each byte twice, and allocates: with AES-128-GCM ours takes 36 to 38 % less processor
+//! time (`docs/proof/zero-copy.md`, `cost_of_a_block`).
 //!
-//! A record is `23 3 3 length` and then, encrypted, content, content type and padding (RFC 8446, 5.2). The nonce is
-//! the connection's IV xor the number of the record. So a record that was lost, repeated, moved or changed does not
-//! open.
+//! A record is `23 3 3 length` and then, encrypted, content, content type and padding (RFC 8446, 5.2). The nonce is the
+//! connection's IV xor the record's number: a lost, repeated, moved or changed record does not open.
 
 use std::io;
 use std::ops::Range;
@@ -56,8 +54,7 @@ impl RecordKey {
         Ok(RecordKey { key: LessSafeKey::new(key), iv: iv_bytes, next_record, secrets })
     }
 
-    /// A key for later clear bytes, bound to this direction of this connection: HMAC-SHA256 of the IV under the traffic
-    /// key, which it does not reveal.
+    /// A key for later clear bytes of this direction: HMAC-SHA256 of the IV under the traffic key, which it does not reveal.
     pub(crate) fn tag_key(secrets: &ConnectionTrafficSecrets) -> io::Result<[u8; TAG_KEY_BYTES]> {
         let (key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv }
@@ -79,7 +76,7 @@ impl RecordKey {
         self.key.seal_in_place_append_tag(nonce, Aad::from(header), inner).expect("a record is far below the limit");
     }
 
-    /// The nonce of the next record. No nonce comes twice under one key: the number only grows.
+    /// The nonce of the next record: the number only grows, so none repeats under one key.
     fn next_nonce(&mut self) -> io::Result<aead::Nonce> {
         let mut nonce = self.iv;
         for (byte, number) in nonce[4..].iter_mut().zip(self.next_record.to_be_bytes()) {
@@ -90,17 +87,17 @@ impl RecordKey {
     }
 }
 
-/// Encrypts and sends. A failed write leaves the connection unusable.
+/// Encrypts and sends; useless after a failed write.
 pub(crate) struct Sealer {
     key: RecordKey,
     schedule: Arc<KeySchedule>,
     records_per_key: u64,
     out: Box<[u8]>,
-    /// Length of the sealed records that wait for the socket, at the start of `out`.
+    /// The sealed records at the start of `out`.
     sealed_bytes: usize,
-    /// Plaintext in the unfinished record, right behind the sealed ones.
+    /// The unfinished record's plaintext behind them.
     open_bytes: usize,
-    /// A write failed. No more bytes may be sent, because the peer may miss some.
+    /// The peer may miss bytes: no more may be sent.
     broken: bool,
 }
 
@@ -122,7 +119,6 @@ impl Sealer {
         self.records_per_key = records;
     }
 
-    /// Takes bytes, and sends each full batch of records.
     pub(crate) fn write(&mut self, link: &Link, bytes: &[u8]) -> io::Result<usize> {
         self.check_whole()?;
         let mut rest = bytes;
@@ -148,7 +144,6 @@ impl Sealer {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Sends all bytes written so far.
     pub(crate) fn flush(&mut self, link: &Link) -> io::Result<()> {
         self.check_whole()?;
         if self.open_bytes > 0 {
@@ -157,11 +152,10 @@ impl Sealer {
         self.send(link)
     }
 
-    /// Sends all bytes written so far, and then records without content: about `bytes` on the wire, which the peer
-    /// throws away.
+    /// Sends all, and empty records: about `bytes` on the wire.
     pub(crate) fn pad(&mut self, link: &Link, bytes: usize) -> io::Result<()> {
         self.flush(link)?;
-        // The content type stands before the padding: here in the place of content (RFC 8446, 5.4).
+        // The content type stands before the padding (RFC 8446, 5.4).
         let mut inner = [0; limits::RECORD_PLAIN_BYTES];
         inner[0] = TYPE_DATA;
         let mut left = bytes.min(limits::PADDING_BYTES_MAX);
@@ -179,7 +173,7 @@ impl Sealer {
         !self.broken && self.sealed_bytes == 0 && self.open_bytes == 0
     }
 
-    /// Sends all bytes written so far, and then the proper end. Without it the peer reports a truncation.
+    /// Sends all, and the proper end; without it the peer reports a truncation.
     pub(crate) fn finish(&mut self, link: &Link) -> io::Result<()> {
         self.flush(link)?;
         self.seal(TYPE_ALERT, &CLOSE_NOTIFY)?;
@@ -204,7 +198,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Changes the key when that is due, and announces it to the peer under the old key. Only between data records.
+    /// Changes a due key, announced under the old one, between data records.
     fn prepare_key(&mut self) -> io::Result<()> {
         if self.key.next_record < self.records_per_key && !self.schedule.is_change_asked() {
             return Ok(());
@@ -214,10 +208,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Sends all bytes written so far, and gives the key to the kernel. From here on the kernel seals, and this must
-    /// not.
-    ///
-    /// `Unsupported`: the kernel refused, nothing has changed, and this goes on.
+    /// Sends all, and gives the key to the kernel, which seals from here on. `Unsupported`: refused, and this goes on.
     pub(crate) fn hand_over(&mut self, link: &Link) -> io::Result<KernelSealer> {
         self.flush(link)?;
         let RecordKey { next_record, secrets, .. } = &self.key;
@@ -226,8 +217,7 @@ impl Sealer {
 
     fn seal_open_record(&mut self) -> io::Result<()> {
         let open_bytes = std::mem::take(&mut self.open_bytes);
-        // A key update takes the place of the open record, so the open record moves first. That happens once in 128
-        // GiB.
+        // A key update moves the open record, once in 128 GiB.
         let place = self.sealed_bytes + HEADER_BYTES;
         let before = self.sealed_bytes;
         if self.key.next_record >= self.records_per_key || self.schedule.is_change_asked() {
@@ -249,7 +239,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Encrypts straight from the caller's memory. `OUT_BYTES` always leaves room.
+    /// Encrypts from the caller's memory. `OUT_BYTES` leaves room.
     fn seal(&mut self, content_type: u8, plain: &[u8]) -> io::Result<()> {
         let record = &mut self.out[self.sealed_bytes..][..record_bytes(plain.len())];
         let (header, record) = record.split_at_mut(HEADER_BYTES);
@@ -265,22 +255,20 @@ impl Sealer {
     }
 }
 
-/// Receives and decrypts. After an error it repeats that error.
 pub(crate) struct Opener {
     key: RecordKey,
     schedule: Arc<KeySchedule>,
-    /// Grows once the deadline is lifted: by then the peer has said what it wants.
+    /// Grows once the deadline is lifted: the peer has said what it wants.
     input: Box<[u8]>,
-    /// Bytes from the socket that are still sealed.
+    /// Sealed bytes from the socket.
     closed: Range<usize>,
-    /// Bytes of `input` that are opened and wait for the caller.
+    /// Opened bytes that wait for the caller.
     plain: Range<usize>,
     ended: bool,
     broken: Option<(io::ErrorKind, String)>,
 }
 
 impl Opener {
-    /// `early`: bytes that came right behind the handshake.
     pub(crate) fn new(key: RecordKey, schedule: Arc<KeySchedule>, early: &[u8]) -> Opener {
         let mut input = vec![0; limits::FIRST_READ_BYTES.max(early.len())].into_boxed_slice();
         input[..early.len()].copy_from_slice(early);
@@ -292,7 +280,7 @@ impl Opener {
         self.input.len()
     }
 
-    /// Waits for the first byte, and then takes what is there. 0 means that the peer ended properly.
+    /// Waits for a byte, and takes what is there. 0: the proper end.
     pub(crate) fn read(&mut self, link: &Link, target: &mut [u8]) -> io::Result<usize> {
         if let Some((kind, text)) = &self.broken {
             return Err(io::Error::new(*kind, text.clone()));
@@ -310,9 +298,7 @@ impl Opener {
         }
     }
 
-    /// Gives the key to the kernel. From here on the kernel opens, and this must not.
-    ///
-    /// `Unsupported`: the kernel refused, or would miss bytes that were read ahead. Nothing has changed, and this goes
+    /// Gives the key to the kernel, which opens from here on. `Unsupported`: refused, or bytes were read ahead; this goes
     /// on.
     pub(crate) fn hand_over(&self, link: &Link) -> io::Result<KernelOpener> {
         if !self.read_ahead().is_some_and(<[u8]>::is_empty) {
@@ -325,13 +311,12 @@ impl Opener {
         KernelOpener::begin(link, *next_record, secrets, Arc::clone(&self.schedule))
     }
 
-    /// The bytes that were read ahead and are still sealed. `None` while opened bytes wait for the caller.
+    /// Sealed bytes read ahead, unless opened ones wait.
     pub(crate) fn read_ahead(&self) -> Option<&[u8]> {
         let is_clean = self.plain.is_empty() && !self.ended && self.broken.is_none();
         is_clean.then(|| &self.input[self.closed.clone()])
     }
 
-    /// Whether `read` would return without waiting for the peer.
     pub(crate) fn has_input(&self) -> bool {
         self.ended || self.broken.is_some() || !self.plain.is_empty() || !matches!(self.next_record(), Ok(None))
     }
@@ -354,8 +339,7 @@ impl Opener {
         }
     }
 
-    /// The place of the next record. `None` until all of it has arrived. A wrong header is found before the rest
-    /// arrives.
+    /// The next record's place, once whole. A wrong header is found before.
     fn next_record(&self) -> io::Result<Option<Range<usize>>> {
         let closed = &self.input[self.closed.clone()];
         let Some(header) = closed.first_chunk::<HEADER_BYTES>() else {
@@ -369,8 +353,7 @@ impl Opener {
         Ok((closed.len() >= whole).then(|| self.closed.start..self.closed.start + whole))
     }
 
-    /// Opens one record: into `target` if it fits there with its content type, else in place. Returns the count of
-    /// bytes now in `target`.
+    /// Opens one record, into `target` if it fits with its content type, else in place. Returns the bytes in `target`.
     fn open(&mut self, record: Range<usize>, target: &mut [u8]) -> io::Result<usize> {
         let nonce = self.key.next_nonce()?;
         self.closed.start = record.end;
@@ -419,8 +402,7 @@ impl Opener {
         Ok(())
     }
 
-    /// Does one read(2). Called only when neither plaintext nor a whole record is left, so less than a record moves to
-    /// the front.
+    /// Does one read(2), behind a partial record, which moves to the front.
     fn fill(&mut self, link: &Link) -> io::Result<()> {
         if self.input.len() < limits::READ_BYTES && !link.has_deadline() {
             let mut larger = vec![0; limits::READ_BYTES].into_boxed_slice();
@@ -441,7 +423,7 @@ impl Opener {
 
 const HEADER_BYTES: usize = 5;
 const TAG_BYTES: usize = 16;
-/// Every encrypted record begins so: application data, and the version "TLS 1.2" for old middle boxes.
+/// Every record begins so ("TLS 1.2" for old middle boxes).
 const HEADER_START: [u8; 3] = [TYPE_DATA, 3, 3];
 /// From "change cipher spec" to data (RFC 8446, 5.1).
 const TYPES: std::ops::RangeInclusive<u8> = 20..=TYPE_DATA;
@@ -449,7 +431,7 @@ const PADDING: u8 = 0;
 
 /// A batch with this many sealed bytes is sent.
 const BATCH_BYTES: usize = limits::RECORDS_PER_WRITE * record_bytes(limits::RECORD_PLAIN_BYTES);
-/// Below a batch, up to three records may be added: a key update, a data record, and an alert behind it.
+/// Behind a batch less one byte come up to three records: a key update, a data record, an alert.
 const OUT_BYTES: usize = BATCH_BYTES + 3 * record_bytes(limits::RECORD_PLAIN_BYTES);
 
 const fn record_bytes(plain_bytes: usize) -> usize {
@@ -462,8 +444,7 @@ fn write_header(header: &mut [u8], plain_bytes: usize) {
     header[3..].copy_from_slice(&cipher_bytes.to_be_bytes());
 }
 
-/// The length of the first record in the input of a handshake. If the input is no record, its whole length, for rustls
-/// to refuse. `None` until the whole record is there.
+/// The length of a handshake's first record, once whole. rustls refuses anything else.
 pub(crate) fn first_to_judge(input: &[u8]) -> Option<usize> {
     let header = input.first_chunk::<HEADER_BYTES>()?;
     let content_bytes = usize::from(u16::from_be_bytes([header[3], header[4]]));
@@ -472,7 +453,7 @@ pub(crate) fn first_to_judge(input: &[u8]) -> Option<usize> {
     (input.len() >= bytes).then_some(bytes)
 }
 
-/// Content type and length of the content. The type is the last byte that is not zero; padding follows it.
+/// Content type and length. The type is the last byte that is not zero, before the padding.
 fn content_of(inner: &[u8]) -> io::Result<(u8, usize)> {
     let content_bytes =
         inner.iter().rposition(|byte| *byte != 0).ok_or_else(|| violation("a record without content type"))?;

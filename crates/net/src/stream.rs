@@ -1,8 +1,7 @@
 //! One connection, clear or TLS, over TCP, a Unix socket or two pipes.
 //!
-//! Over TLS small writes are collected: **`flush` sends**. A full batch of 256 KiB is sent at once. A clear stream
-//! hands every write to the kernel, and so does one whose records the kernel seals. The two directions share no lock,
-//! so a waiting reader never holds up a writer.
+//! Over TLS **`flush` sends** small writes; a full batch of 256 KiB goes at once. Clear or sealed by the kernel, every write
+//! does. The directions share no lock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,12 +33,11 @@ pub struct Stream {
     read: ReadHalf,
     write: WriteHalf,
     cipher: Option<Cipher>,
-    /// The keys of the TLS connection. They remain when the stream becomes clear.
+    /// The keys, kept when the stream becomes clear.
     tag_keys: Option<TagKeys>,
 }
 
-/// Keys that authenticate the bytes of a connection after it has left TLS. Only the two ends of this handshake have
-/// them; their memory is cleared at the end.
+/// Keys that authenticate bytes after TLS. Only this handshake's ends have them; they are cleared at the end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TagKeys {
     /// For bytes that this end sends.
@@ -60,7 +58,7 @@ impl Drop for TagKeys {
 pub enum Next {
     /// More.
     Data,
-    /// The end of the stream: the peer has ended properly.
+    /// The proper end of the stream.
     End,
 }
 
@@ -68,7 +66,7 @@ pub enum Next {
 pub struct ReadHalf {
     link: Arc<Link>,
     opening: Opening,
-    /// Clear bytes that were read while the stream was TLS. They are delivered first.
+    /// Clear bytes read during TLS, delivered first.
     early: VecDeque<u8>,
 }
 
@@ -79,20 +77,18 @@ pub struct WriteHalf {
 }
 
 enum Opening {
-    /// No opener: the stream is clear.
     None,
     Here(Opener),
     Kernel(KernelOpener),
 }
 
 enum Sealing {
-    /// No sealer: the stream is clear.
     None,
     Here(Sealer),
     Kernel(KernelSealer),
 }
 
-/// Samples a connection from another thread, and tunes it while it works.
+/// Samples and tunes a connection from another thread.
 #[derive(Clone)]
 pub struct Probe(Arc<Link>);
 
@@ -101,13 +97,13 @@ impl Stream {
     pub fn plain_pair() -> io::Result<(Stream, Stream)> {
         let (one, two) = UnixStream::pair()?;
         for socket in [&one, &two] {
-            // The kernel grants at most wmem_max. Less is slower, and still works.
+            // At most wmem_max is granted. Less is slower, and works.
             drop(socket::set_send_buffer_bytes(socket, limits::PAIR_BUFFER_BYTES));
         }
         Ok((Stream::plain(one), Stream::plain(two)))
     }
 
-    /// A clear stream over anything.
+    /// A clear stream.
     pub fn plain(transport: impl Into<Transport>) -> Stream {
         Stream::over(Arc::new(Link::new(transport.into())))
     }
@@ -126,7 +122,7 @@ impl Stream {
         Ok(Stream::plain(Pipes::new(input, output, on_shutdown)?))
     }
 
-    /// The connection of a caller at a door, clear. Its deadline holds on.
+    /// A caller's clear connection, under its deadline.
     pub fn of(caller: &Caller) -> Stream {
         Stream::over(Arc::clone(&caller.link))
     }
@@ -155,10 +151,9 @@ impl Stream {
         stream
     }
 
-    /// Leaves TLS, as the peer must at the same byte of each direction. Nothing protects later bytes but
-    /// [`Stream::tag_keys`].
+    /// Leaves TLS, as the peer must at the same byte of each direction. Later bytes have only [`Stream::tag_keys`].
     ///
-    /// Fails on a clear stream, and while bytes of TLS are still to be sent or taken.
+    /// Fails on a clear stream, and with bytes of TLS still to be sent or taken.
     pub fn into_clear(self) -> io::Result<Stream> {
         let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
         let (opener, sealer) = match (&self.read.opening, &self.write.sealing) {
@@ -179,59 +174,56 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The keys of a stream that was TLS and is clear now. `None` on all others.
+    /// The keys of a stream that has left TLS.
     pub fn tag_keys(&self) -> Option<&TagKeys> {
         self.tag_keys.as_ref().filter(|_| self.cipher.is_none())
     }
 
-    /// Whether this end has shut it down ([`ShutdownHandle::shutdown`]).
+    /// Whether [`ShutdownHandle::shutdown`] was called.
     pub fn is_shut_down(&self) -> bool {
         self.read.link.is_shut_down()
     }
 
-    /// A handle that ends this connection from another thread.
+    /// Ends this connection from another thread.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle::of(&self.read.link)
     }
 
-    /// A handle that samples this connection from another thread.
+    /// Samples this connection from another thread.
     pub fn probe(&self) -> Probe {
         Probe(Arc::clone(&self.read.link))
     }
 
-    /// Bounds the total time of all reads and writes from now on, which then fail with `TimedOut`. `None` lifts the
-    /// bound.
+    /// Bounds the total time of later reads and writes, which then fail with `TimedOut`; `None` lifts it.
     ///
-    /// Each call costs one more system call. On pipes, a write that has begun goes on after the deadline. A write that
-    /// times out is final; a read may be tried again.
+    /// A begun write to a pipe outlasts it. A timed-out write is final; a read may be repeated.
     pub fn set_deadline(&self, limit: Option<Duration>) -> io::Result<()> {
         self.read.link.set_deadline(limit)
     }
 
-    /// Whether a read would return without waiting for the peer.
+    /// Whether a read would return without waiting.
     pub fn has_input(&self) -> bool {
         self.read.has_input()
     }
 
-    /// Tunes it for data: by the policies of its door, or of `wanted` where we dialled. Only TCP is tuned. Paths with a
-    /// shorter round trip than `near_rtt_us` are near.
+    /// Tunes TCP for data: by its door's policies, or by `wanted` if dialled. Round trips below `near_rtt_us` are near.
     pub fn tune(&self, wanted: &Wanted, near_rtt_us: u32) -> Vec<Applied> {
         let Some(socket) = self.tcp() else { return Vec::new() };
         let policies = self.read.link.policies().unwrap_or(&wanted.policies);
         policies.for_data(socket, wanted, near_rtt_us).settings
     }
 
-    /// The network classes of its peer, as its door has them; none where we dialled.
+    /// The peer's network classes, by its door; none if dialled.
     pub fn class(&self) -> Found {
         self.read.link.member().map(|member| member.class().clone()).unwrap_or_default()
     }
 
-    /// The limit of its network class that an accepted stream is over.
+    /// The limit that an accepted stream is over.
     pub fn over_limit(&self) -> Option<&OverLimit> {
         self.read.link.member()?.over_limit()
     }
 
-    /// Waits for the rates of its network classes, before or after `bytes` are moved. True: it waited.
+    /// Waits for its classes' rates. True: it waited.
     pub fn keep_to_rate(&self, bytes: u64) -> bool {
         let Some(member) = self.read.link.member() else { return false };
         let wait = member.charge(bytes, Instant::now());
@@ -241,33 +233,32 @@ impl Stream {
         !wait.is_zero()
     }
 
-    /// The kernel's view of the connection; None when it is not TCP. Over MPTCP it is a view of all paths together.
+    /// The kernel's view of TCP, or of all paths of MPTCP.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         self.read.link.tcp_info()
     }
 
-    /// See [`mptcp::is_in_use`](crate::mptcp::is_in_use). `None` for everything else.
+    /// See [`mptcp::is_in_use`](crate::mptcp::is_in_use).
     pub fn is_mptcp(&self) -> Option<bool> {
         self.read.link.is_mptcp()
     }
 
-    /// The address of the peer; `None` if it is not TCP.
+    /// The peer's address over TCP.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.tcp()?.peer_addr().ok()
     }
 
-    /// The address of this end; `None` if it is not TCP.
+    /// Our address over TCP.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.tcp()?.local_addr().ok()
     }
 
-    /// The TCP socket, for its options. Reading or writing it past a TLS stream breaks the stream.
+    /// The TCP socket, for options. Reading or writing it breaks TLS.
     pub fn tcp(&self) -> Option<&TcpStream> {
         self.read.link.tcp()
     }
 
-    /// The socket of a clear stream, to receive from it directly. None over TLS and pipes, and while bytes wait here
-    /// that were read ahead.
+    /// The socket of a clear stream, to receive directly. None over TLS and pipes, and while read-ahead bytes wait.
     pub fn clear_socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self.cipher {
             None if self.read.early.is_empty() => self.read.link.socket_fd(),
@@ -275,11 +266,9 @@ impl Stream {
         }
     }
 
-    /// From here on the kernel seals the records, so that pages of files can be handed to it. Bytes that were written
-    /// before are sent first.
+    /// Sends what was written; from here on the kernel seals, pages of files, too.
     ///
-    /// `Unsupported` says why the kernel cannot; the stream goes on as before. Other errors are the connection's, and
-    /// final.
+    /// `Unsupported` says why not; the stream goes on. Other errors are final.
     pub fn seal_in_kernel(&mut self) -> io::Result<()> {
         if let Sealing::Here(sealer) = &mut self.write.sealing {
             self.write.sealing = Sealing::Kernel(sealer.hand_over(&self.write.link)?);
@@ -292,11 +281,9 @@ impl Stream {
         matches!(self.write.sealing, Sealing::Kernel(_))
     }
 
-    /// From here on the kernel opens the records, so that their bytes can be spliced into files. Call this before the
-    /// first read.
+    /// From here on the kernel opens records, for splicing. Call before the first read.
     ///
-    /// `Unsupported` says why the kernel cannot, for example because bytes were read ahead here; the stream goes on as
-    /// before.
+    /// `Unsupported` says why not, such as bytes read ahead; the stream goes on.
     pub fn open_in_kernel(&mut self) -> io::Result<()> {
         if let Opening::Here(opener) = &self.read.opening {
             self.read.opening = Opening::Kernel(opener.hand_over(&self.read.link)?);
@@ -309,10 +296,8 @@ impl Stream {
         matches!(self.read.opening, Opening::Kernel(_))
     }
 
-    /// The socket, to splice out of it: of a clear stream, or of a stream that the kernel opens. None over other TLS
-    /// and over pipes, and while bytes wait here that were read ahead.
-    ///
-    /// From a stream that the kernel opens only data can be spliced; see [`Stream::spliced_wrong`].
+    /// The socket to splice from, of a clear stream, or one opened by the kernel ([`Stream::spliced_wrong`]), without
+    /// read-ahead bytes.
     pub fn socket_to_splice(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self.read.opening {
             Opening::Kernel(_) => self.read.link.socket_fd(),
@@ -320,9 +305,8 @@ impl Stream {
         }
     }
 
-    /// Handles the failure `error` of splicing out of a stream that the kernel opens. A record without data may be the
-    /// cause, which this takes: then the stream is at its proper end (`End`), or splicing may go on (`Data`). Another
-    /// cause is returned as an error.
+    /// Handles a failed splice from a stream that the kernel opens. Takes a record without data: the proper end (`End`), or
+    /// splicing goes on (`Data`). Else returns `error`.
     pub fn spliced_wrong(&mut self, error: io::Error) -> io::Result<Next> {
         let Opening::Kernel(opener) = &mut self.read.opening else { return Err(error) };
         if error.kind() != io::ErrorKind::InvalidInput {
@@ -335,11 +319,10 @@ impl Stream {
         }
     }
 
-    /// The socket, for at most so many bytes in one call (write, sendfile, splice): of a clear stream, or of a stream
-    /// that the kernel seals. None over other TLS and over pipes.
+    /// The socket, for so many bytes in one call (write, sendfile, splice): of a clear stream, or one sealed by the kernel.
+    /// None otherwise.
     ///
-    /// Where the kernel seals, bytes that are sent with MSG_MORE wait until more bytes follow. Fails when the key
-    /// must change and the kernel cannot change it, see [`KeyUsedUp`](crate::KeyUsedUp). That is final.
+    /// Sealed bytes with MSG_MORE wait for more. Fails finally with [`KeyUsedUp`](crate::KeyUsedUp).
     pub fn socket_to_send(&mut self, bytes: u64) -> io::Result<Option<std::os::fd::BorrowedFd<'_>>> {
         match &mut self.write.sealing {
             Sealing::None => {}
@@ -349,12 +332,12 @@ impl Stream {
         Ok(self.write.link.socket_fd())
     }
 
-    /// The cipher in use. None on a clear stream.
+    /// The cipher in use, if any.
     pub fn cipher(&self) -> Option<Cipher> {
         self.cipher
     }
 
-    /// The cipher in use, in the words of a report.
+    /// The cipher's name for a report.
     pub fn cipher_name(&self) -> &'static str {
         match self.cipher {
             Some(cipher) => cipher.name(),
@@ -363,13 +346,13 @@ impl Stream {
         }
     }
 
-    /// Sends all that was written, and then the proper end. Reading goes on.
+    /// Sends all, and the proper end. Reading goes on.
     pub fn finish_write(&mut self) -> io::Result<()> {
         self.write.finish_write()
     }
 
-    /// Sends all bytes written so far, and then about `bytes` of padding, which the peer throws away (RFC 8446, 5.4).
-    /// At most [`PADDING_BYTES_MAX`](crate::PADDING_BYTES_MAX) at once. A clear stream sends no padding.
+    /// Sends all, and about `bytes`, at most [`PADDING_BYTES_MAX`](crate::PADDING_BYTES_MAX), of padding, which TLS throws
+    /// away (RFC 8446, 5.4).
     pub fn pad(&mut self, bytes: usize) -> io::Result<()> {
         self.write.pad(bytes)
     }
@@ -443,7 +426,6 @@ impl Read for ReadHalf {
 impl WriteHalf {
     fn pad(&mut self, bytes: usize) -> io::Result<()> {
         match &mut self.sealing {
-            // The kernel has no padding.
             Sealing::None | Sealing::Kernel(_) => Ok(()),
             Sealing::Here(sealer) => sealer.pad(&self.link, bytes),
         }
@@ -469,7 +451,6 @@ impl Write for WriteHalf {
         }
     }
 
-    /// A header and its block in one system call.
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let sealer = match &mut self.sealing {
             Sealing::None => return self.link.write_vectored(parts),
@@ -506,19 +487,17 @@ impl Probe {
         self.0.is_mptcp()
     }
 
-    /// The paths of a connection that uses MPTCP. None of them for all others.
+    /// The paths of an MPTCP connection.
     pub fn subflows(&self) -> Vec<Subflow> {
         self.0.subflows()
     }
 
-    /// The bytes that the subflows of an MPTCP connection carried between each pair of addresses, up to the last
-    /// [`Probe::tcp_info`]. Empty for all others.
+    /// MPTCP's bytes between each pair of addresses, up to the last [`Probe::tcp_info`].
     pub fn ways(&self) -> Vec<WayTotals> {
         self.0.ways()
     }
 
-    /// Sets the longest pause between two attempts to send a segment again (`TCP_RTO_MAX_MS`, Linux 6.15). Only TCP has
-    /// it.
+    /// Sets TCP's longest pause before sending a segment again (`TCP_RTO_MAX_MS`, Linux 6.15).
     pub fn set_rto_max(&self, longest: Duration) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| retransmission::set_rto_max(socket, longest))
     }
@@ -533,27 +512,27 @@ impl Probe {
         self.0.tcp()?.peer_addr().ok()
     }
 
-    /// Whether the peer has ended its direction, or the connection is broken.
+    /// Whether the peer has ended its direction, or the connection broke.
     pub fn has_hung_up(&self) -> bool {
         poll::has_hung_up(self.0.input_fd())
     }
 
-    /// Size of the send buffer, as the kernel counts it; None when it is not TCP.
+    /// The send buffer of TCP, as the kernel counts it.
     pub fn send_buffer_bytes(&self) -> Option<usize> {
         socket::send_buffer_bytes(self.0.tcp()?).ok()
     }
 
-    /// The congestion control in use; None when it is not TCP.
+    /// TCP's congestion control.
     pub fn congestion_control(&self) -> Option<String> {
         socket::congestion_control(self.0.tcp()?).ok()
     }
 
-    /// Changes the congestion control of TCP. Other transports have none.
+    /// Changes TCP's congestion control.
     pub fn set_congestion_control(&self, name: &str) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_congestion_control(socket, name))
     }
 
-    /// Marks the packets of TCP from now on (RFC 2474), and reads back what the kernel grants. Other transports have none to mark.
+    /// Marks TCP's packets (RFC 2474), and reads back what is granted.
     pub fn set_dscp(&self, dscp: Dscp) -> Vec<Applied> {
         let Some((socket, peer)) = self.0.tcp().and_then(|tcp| Some((tcp, tcp.peer_addr().ok()?))) else {
             return Vec::new();
@@ -561,7 +540,7 @@ impl Probe {
         policy::apply(socket, &Policy { dscp: Some(dscp), ..Policy::default() }, peer.ip()).settings
     }
 
-    /// The mark of the packets that TCP sends. `None`: it is not TCP, or the connection is over.
+    /// The mark of TCP's packets, while connected.
     pub fn dscp(&self) -> Option<Dscp> {
         let socket = self.0.tcp()?;
         policy::mark_of(socket, socket.peer_addr().ok()?.ip())
@@ -570,13 +549,12 @@ impl Probe {
     /// Has the kernel keep the mark of what arrives.
     pub fn keep_arriving_dscp(&self) {
         if let Some((socket, peer)) = self.0.tcp().and_then(|tcp| Some((tcp, tcp.peer_addr().ok()?))) {
-            // Such a kernel tells nothing later.
+            // A kernel that refuses tells nothing later.
             let _ = socket::keep_arriving_dscp(socket, policy::family_of(peer.ip()));
         }
     }
 
-    /// The mark of arriving packets. Over IPv4 the kernel reports that of the handshake, and only on an accepted
-    /// connection: `handshake` says that this is of use. `None`: it is unknown.
+    /// The mark of arriving packets, if known. IPv4 has the handshake's, if accepted: `handshake` says that it is of use.
     pub fn arriving_dscp(&self, handshake: bool) -> Option<Dscp> {
         let socket = self.0.tcp()?;
         let family = policy::family_of(socket.peer_addr().ok()?.ip());
@@ -586,7 +564,7 @@ impl Probe {
         socket::arriving_dscp(socket, family).ok().flatten().and_then(Dscp::new)
     }
 
-    /// Bounds the rate at which TCP sends. None lifts the bound. Other transports have none, and MPTCP refuses it.
+    /// Bounds TCP's rate, or lifts the bound. MPTCP refuses it.
     pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))
     }

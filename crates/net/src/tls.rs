@@ -1,8 +1,7 @@
 //! TLS 1.3 with raw public keys at both ends. rustls shakes hands; `record` carries the bulk.
 //!
-//! The handshake keeps to the transport's deadline. It has no certificates, tickets, resumption or early data. Both
-//! ends must speak the application protocol `haul/1`. An unknown key is refused within the handshake, so a stranger
-//! never reaches a parser of messages.
+//! The handshake keeps to the transport's deadline, without certificates, tickets, resumption or early data, and demands the
+//! protocol `haul/1`. It refuses an unknown key: a stranger never reaches a parser of messages.
 
 use std::fmt;
 use std::io;
@@ -36,10 +35,9 @@ use crate::record::{self, Opener, RecordKey, Sealer};
 use crate::stream::{Stream, TagKeys};
 use crate::transport::{Link, Transport};
 
-/// Shakes hands as the end that connected. Returns the stream and the key the peer proved to hold.
+/// Shakes hands as the end that connected. Returns the stream and the peer's proved key.
 ///
-/// In TLS 1.3 the client is done before the server has judged the client's key. So a refusal shows as
-/// `PermissionDenied` in the first read.
+/// The client is done before the server has judged its key: a refusal is `PermissionDenied` in the first read.
 pub fn client(
     transport: impl Into<Transport>,
     me: &Identity,
@@ -50,9 +48,8 @@ pub fn client(
     client_over(link, me, expect, ciphers, 0, limits::HANDSHAKE_DEADLINE)
 }
 
-/// [`client`], with a first flight over TCP that fills the congestion window, whose acknowledgement doubles it. The
-/// padding consists of names of unknown application protocols, which a server ignores (RFC 7301, 3.2). rustls does not
-/// send the extension for padding (RFC 7685).
+/// [`client`] with a first flight that fills the congestion window, which its acknowledgement doubles. It is padded with
+/// unknown application protocols, which a server ignores (RFC 7301, 3.2): rustls lacks RFC 7685.
 pub fn client_padded(
     transport: impl Into<Transport>,
     me: &Identity,
@@ -66,7 +63,7 @@ pub fn client_padded(
     client_over(link, me, expect, ciphers, flight_bytes, limits::HANDSHAKE_DEADLINE)
 }
 
-/// Shakes hands as the end that accepted. Returns the stream and the key the peer proved to hold.
+/// Shakes hands as the end that accepted. Returns the stream and the peer's proved key.
 pub fn server(
     transport: impl Into<Transport>,
     me: &Identity,
@@ -98,7 +95,7 @@ pub(crate) fn client_over(
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     config.enable_secret_extraction = true;
-    // The name is not sent. The key decides.
+    // The name is not sent: the key decides.
     let name = ServerName::try_from("haul").map_err(handshake_error)?;
     let mut connection = UnbufferedClientConnection::new(Arc::new(config), name).map_err(handshake_error)?;
     link.set_deadline(Some(deadline)).map_err(deadline_error)?;
@@ -113,11 +110,9 @@ pub(crate) fn client_over(
 /// Names that bring a hello to so many bytes, in one record.
 fn padding(flight_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
     let bytes = flight_bytes.min(limits::RECORD_PLAIN_BYTES).saturating_sub(limits::HELLO_BYTES_MAX);
-    // A byte with its length stands before each.
     std::iter::repeat_n(vec![b'-'; LONGEST_NAME_BYTES], bytes / (1 + LONGEST_NAME_BYTES))
 }
 
-/// Leaves the deadline set, for the hello of the peer.
 pub(crate) fn server_over(
     link: Arc<Link>,
     me: &Identity,
@@ -133,7 +128,7 @@ pub(crate) fn server_over(
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(me.certified())));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // A one-way sender never reads tickets. Then its close would become a reset, which truncates the last bytes.
+    // A one-way sender never reads tickets: its close would be a reset, and truncate the last bytes.
     config.send_tls13_tickets = 0;
     config.max_early_data_size = 0;
     config.enable_secret_extraction = true;
@@ -146,18 +141,16 @@ pub(crate) fn server_over(
     established(link, &gate, secrets, Box::new(kernel), cipher, &early)
 }
 
-/// Returns the bytes that arrived behind the handshake, unopened.
 fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: Duration) -> Result<Vec<u8>, NetError> {
     let mut input = Vec::new();
     let mut outgoing = Vec::new();
     let io_error = |cause: io::Error| match cause.kind() {
         io::ErrorKind::TimedOut => NetError::Timeout { what: "the TLS handshake", after: deadline },
-        // If the peer closes with our bytes unread, a reset arrives.
+        // Closing with our bytes unread causes a reset.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => NetError::HungUp,
         _ => NetError::Handshake { cause: cause.to_string() },
     };
-    // rustls sees this much of the input: whole records, and one more when it asks for more. Bytes behind the last
-    // record of the handshake may be clear already; rustls would refuse them.
+    // rustls gets one record at a time: it would refuse clear bytes behind the handshake.
     let mut shown = 0;
     loop {
         let (discard, step) = connection.step(&mut input[..shown], &mut outgoing);
@@ -192,12 +185,12 @@ fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: D
     }
 }
 
-/// Sends the alert that rustls prepared with its error. The peer may be gone, so failures here are ignored.
+/// Sends rustls' alert, if the peer is still there.
 fn tell_alert(link: &Link, connection: &mut dyn Party, incoming: &mut [u8], error: &rustls::Error) {
     if matches!(error, rustls::Error::AlertReceived(_)) {
         return;
     }
-    // One step takes the alert from the queue before it reads input: rustls must not judge the same input twice.
+    // The step takes the alert first, so rustls does not judge the same input twice.
     let mut alert = Vec::new();
     drop(connection.step(incoming, &mut alert));
     if !alert.is_empty() && link.write_all(&alert).is_ok() {
@@ -339,8 +332,7 @@ impl NextSecrets for KernelConnection<ServerConnectionData> {
     }
 }
 
-/// Judges the peer's key within the handshake. A peer that shows a key without proof gets the same answer for every
-/// key.
+/// Judges the peer's key in the handshake. Unproved, every key gets the same answer.
 struct Gate {
     admit: Box<dyn Fn(&PublicKey) -> bool + Send + Sync>,
     verdict: Mutex<Option<Verdict>>,
@@ -483,11 +475,10 @@ impl ClientCertVerifier for Gate {
     }
 }
 
-/// The name of our protocol inside TLS.
 const ALPN: &[u8] = b"haul/1";
 /// RFC 7301, 3.1.
 const LONGEST_NAME_BYTES: usize = 255;
-/// The end that sends an alert waits this long for the other end to read it.
+/// Lets the other end read an alert.
 const ALERT_LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn provider_with(ciphers: &[Cipher]) -> Arc<CryptoProvider> {

@@ -1,7 +1,7 @@
 //! The transport of one connection: a TCP socket, a Unix socket, or two pipes.
 //!
-//! The two halves of a stream and its shutdown handle share a [`Link`]. Reads and writes go straight to the system
-//! call, without a lock, and keep a deadline for the total time: a peer that sends one byte a second gains nothing.
+//! A stream's halves and shutdown handle share a [`Link`]. The deadline is for the total time: one byte a second gains
+//! nothing.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -18,7 +18,7 @@ use haul_sys::tcp_info::{self, TcpInfo};
 use crate::mptcp::{self, AsOnePath, Subflow, WayTotals};
 use crate::policy::{Membership, Policies};
 
-/// The transport of a stream. Made with `into()` from a socket, or from [`Pipes`].
+/// The transport of a stream, by `into()` from a socket or [`Pipes`].
 pub enum Transport {
     /// A TCP connection.
     Tcp(TcpStream),
@@ -28,21 +28,20 @@ pub enum Transport {
     Pipes(Pipes),
 }
 
-/// Two pipes as one connection: a lane inside an ssh session, seen from either end of the session.
+/// Two pipes as one connection: a lane inside an ssh session.
 pub struct Pipes {
     input: File,
-    /// None once writing has ended. The peer sees the end when the descriptor is closed.
+    /// None once writing has ended: closing it shows the peer the end.
     output: Mutex<Option<Arc<File>>>,
-    /// Readable after a shutdown, so that a blocked reader wakes.
+    /// Readable after a shutdown, to wake a blocked reader.
     wake: (UnixStream, UnixStream),
     on_shutdown: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Pipes {
-    /// Joins a pipe to read from and one to write to, such as the standard output and input of a child.
+    /// Joins a pipe to read from and one to write to, such as a child's.
     ///
-    /// A blocked write to a pipe ends only when the other end is closed. So `on_shutdown` should close it, by killing
-    /// the child. A blocked read ends by itself.
+    /// A blocked write ends only when the other end is closed: `on_shutdown` should kill the child.
     pub fn new(
         input: impl Into<OwnedFd>,
         output: impl Into<OwnedFd>,
@@ -63,7 +62,7 @@ impl Pipes {
 }
 
 impl Transport {
-    /// See [`mptcp::is_in_use`](crate::mptcp::is_in_use). `None` for everything else.
+    /// See [`mptcp::is_in_use`](crate::mptcp::is_in_use).
     pub fn is_mptcp(&self) -> Option<bool> {
         match self {
             Transport::Tcp(socket) => mptcp::is_in_use(socket),
@@ -103,11 +102,10 @@ pub(crate) struct Link {
     shut_down: AtomicBool,
     has_deadline: AtomicBool,
     deadline: Mutex<Deadline>,
-    /// The policies of the door that accepted it.
+    /// The policies of its door.
     policies: Option<Arc<Policies>>,
-    /// How an accepted connection counts.
     member: Option<Membership>,
-    /// For an MPTCP socket, from the first look at it on.
+    /// For MPTCP, from the first look at it on.
     paths: OnceLock<Option<AsOnePath>>,
 }
 
@@ -167,7 +165,6 @@ impl Link {
         }
     }
 
-    /// The bytes that each way of an MPTCP connection carried up to the last [`Self::tcp_info`].
     pub(crate) fn ways(&self) -> Vec<WayTotals> {
         self.paths.get().and_then(Option::as_ref).map(AsOnePath::ways).unwrap_or_default()
     }
@@ -205,7 +202,6 @@ impl Link {
         self.has_deadline.load(Ordering::Acquire)
     }
 
-    /// The time until the deadline. None: there is no deadline.
     fn time_left(&self) -> io::Result<Option<Duration>> {
         if !self.has_deadline() {
             return Ok(None);
@@ -234,7 +230,7 @@ impl Link {
         }
     }
 
-    /// One read(2). End of file after our own shutdown is an error: it must not be taken for the peer's end.
+    /// One read(2). After our own shutdown an end of file is an error.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let outcome = self.read_by(buffer, |transport, buffer| {
             let read = match transport {
@@ -280,12 +276,11 @@ impl Link {
         }
     }
 
-    /// One write(2). It may take a part.
+    /// One write(2), which may take a part.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
-    /// One writev(2). It may take a part.
     pub(crate) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             if let Some(left) = self.time_left()? {
@@ -338,7 +333,7 @@ impl Link {
         }
     }
 
-    /// Fails when this end has shut the connection down. Needed only where the kernel does not report it.
+    /// Fails after this end's shutdown, where the kernel does not report it.
     pub(crate) fn check_open(&self) -> io::Result<()> {
         if self.shut_down.load(Ordering::Acquire) { Err(shut_down_here()) } else { Ok(()) }
     }
@@ -347,12 +342,11 @@ impl Link {
         self.shut_down.load(Ordering::Acquire)
     }
 
-    /// Ends both directions. Reads and writes in progress fail at once.
     pub(crate) fn shut_down(&self) {
         if self.shut_down.swap(true, Ordering::AcqRel) {
             return;
         }
-        // An error means that the connection was gone already.
+        // An error: the connection was gone already.
         match &self.transport {
             Transport::Tcp(socket) => drop(socket.shutdown(Shutdown::Both)),
             Transport::Unix(socket) => drop(socket.shutdown(Shutdown::Both)),
@@ -381,14 +375,13 @@ impl ShutdownHandle {
         self.0.is_shut_down()
     }
 
-    /// Ends both directions. Reads and writes of other threads fail at once.
+    /// Ends both directions, also for other threads.
     pub fn shutdown(&self) {
         self.0.shut_down();
     }
 
-    /// Ends the direction to the peer, behind what was written. Reading goes on.
+    /// Ends sending, behind what was written.
     pub fn finish_write(&self) {
-        // An error means that the connection was gone already.
         drop(self.0.finish_write());
     }
 

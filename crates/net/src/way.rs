@@ -1,6 +1,4 @@
-//! The way on which a connection leaves this host: source address, device, protocol.
-//!
-//! The kernel's routes pick one for all connections; a [`Way`] picks another for one connection.
+//! The way on which a connection leaves this host, if not by the kernel's routes.
 
 use std::fmt;
 use std::io;
@@ -13,22 +11,22 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{limits, mptcp};
 
-/// How a connection leaves this host. The default leaves every choice to the kernel, and uses TCP.
+/// How a connection leaves this host, by default over TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Way {
     /// The source address.
     pub local: Option<IpAddr>,
-    /// Source ports, first and last. The kernel picks one where nobody names any.
+    /// Source ports, first and last; `None`: the kernel picks.
     pub ports: Option<(u16, u16)>,
-    /// Device: routes through others do not count.
+    /// The device: routes through others do not count.
     pub device: Option<DeviceName>,
     /// The protocol that carries the bytes.
     pub protocol: Protocol,
-    /// The largest segment that either end may send (tcp(7), `TCP_MAXSEG`), where larger packets vanish.
+    /// The largest segment (tcp(7), `TCP_MAXSEG`), where larger packets vanish.
     pub segment_max_bytes: Option<u16>,
 }
 
-/// The protocol that carries the bytes of a connection.
+/// The protocol that carries a connection's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// TCP: one path.
@@ -68,7 +66,7 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// A text that no network device can be called.
+/// A text that no device can be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a network device has a name of 1 to {NAME_BYTES_MAX} characters, without spaces, '/' and ':'")]
 pub struct BadDeviceName;
@@ -77,14 +75,14 @@ pub struct BadDeviceName;
 const NAME_BYTES_MAX: usize = 15;
 
 impl Way {
-    /// Whether it can lead to this address: a source address of IPv4 leads only to IPv4, and one of IPv6 only to IPv6.
+    /// Whether source and target have one family.
     pub fn fits(&self, to: IpAddr) -> bool {
         let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
         self.local.is_none_or(|local| is_v4(local) == is_v4(to))
     }
 
-    /// The way that a connected socket has taken. The device is the one to which the socket is bound, or else the one
-    /// with its source address. With MPTCP, this is the first path; see [`crate::mptcp::subflows`] for all.
+    /// The way of a connected socket, on the device of its binding, or its source address. MPTCP: the first path; see
+    /// [`crate::mptcp::subflows`].
     pub fn of(socket: &TcpStream) -> io::Result<Way> {
         let local = socket.local_addr()?.ip().to_canonical();
         let bound = outgoing::bound_device(socket).ok().flatten();
@@ -98,13 +96,11 @@ impl Way {
         Ok(Way { local: Some(local), device, protocol, ..Way::default() })
     }
 
-    /// The source ports to try, in order. 0: the kernel picks one.
     pub(crate) fn source_ports(&self) -> impl Iterator<Item = u16> + use<> {
         let (first, last) = self.ports.unwrap_or((0, 0));
         (first..=last).take(limits::MAX_SOURCE_PORTS_TRIED)
     }
 
-    /// A socket that leaves by this way from this port, not yet connected.
     pub(crate) fn socket(&self, to: SocketAddr, port: u16) -> Result<Socket, Refused> {
         let (domain, kind) = (Domain::for_address(to), Type::STREAM.nonblocking());
         let socket = match self.protocol {
@@ -113,7 +109,7 @@ impl Way {
         };
         let socket = socket.map_err(Refused::Socket)?;
         if let Some(bytes) = self.segment_max_bytes {
-            // It is announced with the first packet. MPTCP does not have it, and dials as before.
+            // It is announced first. MPTCP lacks it.
             drop(socket.set_tcp_mss(bytes.into()));
         }
         if let Some(device) = &self.device {
@@ -122,10 +118,10 @@ impl Way {
         }
         if self.local.is_some() || port > 0 {
             if port > 0 {
-                // Ports of connections that ended less than a minute ago may be used again, towards other ports of the peer.
+                // Ports may be used again within a minute, towards other ports.
                 socket.set_reuse_address(true).map_err(Refused::Socket)?;
             } else {
-                // A kernel without it takes a port at once. There are fewer ports then.
+                // An older kernel takes a port at once: there are fewer.
                 drop(outgoing::pick_port_when_connecting(&socket));
             }
             let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

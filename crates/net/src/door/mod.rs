@@ -1,4 +1,4 @@
-//! A door: it accepts connections, bounds how many guests are there at once, and remembers which sources were refused.
+//! A door: accepts connections, bounds its guests, and remembers refused sources.
 //!
 //! ```text
 //! accept -> room -> greet, in a thread of its own, within the deadline -> receive
@@ -6,8 +6,7 @@
 //!             |        +-> refused: the source pays (`penalty.rs`)
 //!             +-> too many: the oldest guest of the source that has most leaves (`room.rs`)
 //! ```
-//! Who greets is an argument, a [`Greeter`]. Several doors may share one [`Lobby`], and with it their room and their
-//! penalties.
+//! Doors may share a [`Lobby`] with its room and penalties.
 
 mod penalty;
 mod room;
@@ -36,38 +35,37 @@ use penalty::Penalties;
 pub use room::Space;
 use room::{Newcomer, Room};
 
-/// Finds out who came, and lets in callers who may come in.
+/// Finds out who came, and who may come in.
 pub trait Greeter: Send + Sync + 'static {
-    /// The result of a good greeting, such as a stream and the key that its peer has proved.
+    /// The result, such as a stream and its peer's proved key.
     type Guest;
 
     /// Greets a caller within its deadline, in a thread of its own.
     fn greet(&self, caller: &Caller) -> Greeting<Self::Guest>;
 
-    /// Takes a guest in, in the same thread. The guest counts at the door until this returns.
-    ///
-    /// Lift the deadline once the guest has said what it wants. Until then other guests may displace this one.
+    /// Takes a guest in, in the same thread. Lift the deadline once it has said what it wants: until then it counts, and may
+    /// be displaced.
     fn receive(&self, guest: Self::Guest, caller: &Caller);
 }
 
 /// How a greeting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Greeting<Guest> {
-    /// The caller proved that it may come in. Its source is trusted for a while.
+    /// The caller proved its right. Its source is trusted for a while.
     Admitted(Guest),
-    /// The caller may come in without a proof, for example to read public files. Its source earns no trust: else a
-    /// visit would permit free guesses of keys at another door of the lobby.
+    /// The caller may come in without a proof, as for public files. Its source earns no trust, or a visit would permit free
+    /// guesses of keys at the lobby's other doors.
     Anonymous(Guest),
-    /// The caller showed something that is not accepted, such as a wrong key. Its source is charged.
+    /// The caller showed a wrong key, for example. Its source is charged.
     Refused {
-        /// How much. The charge decreases by one second each second.
+        /// The charge; it decreases by a second each second.
         penalty: Duration,
     },
-    /// The caller left, was too slow, or spoke another protocol. That costs its source nothing.
+    /// The caller left, was slow, or spoke another protocol.
     Gone,
 }
 
-/// One connection at a door, as its greeter sees it.
+/// One connection, as its greeter sees it.
 pub struct Caller {
     pub(crate) link: Arc<Link>,
     address: SocketAddr,
@@ -75,17 +73,17 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Where it comes from. IPv4 in the form of IPv6 is IPv4 here.
+    /// The caller's address; mapped IPv4 as IPv4.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The time from the acceptance to the end of [`Greeter::receive`]. The connection keeps to it already.
+    /// The time until [`Greeter::receive`] ends, which the connection keeps to.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// Ends the connection. It also tells whether the door has ended it already, to make room for another.
+    /// Ends the connection, and tells whether the door has.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle::of(&self.link)
     }
@@ -94,19 +92,17 @@ impl Caller {
 /// The surroundings of a door.
 #[derive(Clone, Default)]
 pub struct DoorOptions {
-    /// Room and penalties. Doors that have the same lobby share both.
+    /// Room and penalties, shared by doors of one lobby.
     pub lobby: Arc<Lobby>,
-    /// How its connections are tuned.
+    /// The tuning of its connections.
     pub policies: Arc<Policies>,
 }
 
-/// Accepts in a thread of its own, and greets each connection in a short-lived one.
+/// Accepts in its own thread, and greets each connection in a short-lived one.
 ///
-/// Guests are counted, in all and per source, until they are received. Each has a deadline, whatever it sends. If there
-/// are too many, the oldest of the source with the most makes room.
+/// Until received, guests count, in all and per source, and have a deadline.
 pub struct Door {
     lobby: Arc<Lobby>,
-    /// The door's number in the lobby.
     number: u64,
     is_closed: Arc<AtomicBool>,
     /// Closing it wakes the accepting thread.
@@ -143,10 +139,9 @@ impl Door {
         self.port
     }
 
-    /// Stops accepting, and ends the greetings in progress. Guests that were received stay. Waits for nothing.
+    /// Stops accepting, and ends greetings, at once. Received guests stay.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        // Fails only when the accepting thread is gone already.
         drop(self.wake.shutdown(Shutdown::Both));
         self.lobby.room().close(self.number);
     }
@@ -161,13 +156,13 @@ impl Drop for Door {
 /// The limits of a lobby.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Time from the acceptance of a connection until it has said what it wants.
+    /// The time until a connection has said what it wants.
     pub deadline: Duration,
-    /// For guests of all sources.
+    /// Room for guests of all sources.
     pub space: Space,
     /// Guests of one source.
     pub max_guests_per_source: usize,
-    /// Guests of one source that was refused again and again.
+    /// Guests of an often refused source.
     pub max_guests_barred: usize,
     /// The deadline of such guests.
     pub barred_deadline: Duration,
@@ -185,7 +180,7 @@ impl Default for Rules {
     }
 }
 
-/// The room and the penalties of one door, or of several that count together.
+/// The room and penalties of doors that count together.
 pub struct Lobby {
     rules: Rules,
     room: Mutex<Room>,
@@ -223,7 +218,7 @@ struct Inside<G> {
     is_closed: Arc<AtomicBool>,
 }
 
-/// One counted connection. It stops counting when this is dropped, also by a panic.
+/// One counted connection, also in a panic.
 struct Seat {
     lobby: Arc<Lobby>,
     source: IpAddr,
@@ -237,7 +232,6 @@ impl Drop for Seat {
 }
 
 impl<G: Greeter> Inside<G> {
-    /// Finds room for a connection. `None`: it is to be closed.
     fn seat(&self, link: Arc<Link>, address: SocketAddr) -> Option<(Seat, Caller)> {
         let (lobby, source, now) = (&self.lobby, source_of(address.ip()), Instant::now());
         let rules = lobby.rules;
@@ -251,7 +245,7 @@ impl<G: Greeter> Inside<G> {
         let connection = ShutdownHandle::of(&link);
         let newcomer = Newcomer { source, most_of_source, connection: connection.clone(), door: self.number };
         let number = lobby.room().enters(newcomer, now)?;
-        // `close` does not see guests that enter after it.
+        // `close` misses guests that enter after it.
         if self.is_closed.load(Ordering::Acquire) {
             connection.shutdown();
         }
@@ -266,7 +260,7 @@ impl<G: Greeter> Inside<G> {
             Greeting::Refused { penalty } => self.lobby.penalties().refused(seat.source, *penalty, now),
             Greeting::Anonymous(_) | Greeting::Gone => {}
         }
-        // Nothing is logged of a stranger's failure: anybody can cause any number of them.
+        // A stranger's failures are not logged: it can cause any number.
         if let Greeting::Admitted(guest) | Greeting::Anonymous(guest) = greeting
             && self.lobby.room().is_admitted(seat.number)
         {
@@ -281,7 +275,7 @@ fn accept_until_closed<G: Greeter>(socket: &TcpListener, woken: &UnixStream, ins
         match poll::wait(&watched, None).and_then(|_| accept(socket)) {
             Ok(Some((connection, address))) => seat_and_greet(connection, address, inside),
             Ok(None) => {}
-            // Such as EMFILE: the connection stays in the kernel's queue, and poll would report it again at once.
+            // EMFILE leaves the connection queued: poll would report it at once.
             Err(_) => {
                 let woken = [(woken.as_fd(), Interest::Read)];
                 drop(poll::wait(&woken, Some(limits::ACCEPT_PAUSE)));
@@ -293,7 +287,7 @@ fn accept_until_closed<G: Greeter>(socket: &TcpListener, woken: &UnixStream, ins
 fn accept(socket: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     match socket.accept() {
         Ok(accepted) => Ok(Some(accepted)),
-        // The connection was gone before it was accepted, or poll woke for the other descriptor.
+        // The connection is gone, or poll woke for the other descriptor.
         Err(error)
             if matches!(
                 error.kind(),
@@ -306,14 +300,13 @@ fn accept(socket: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     }
 }
 
-/// A connection without room, or without a thread, is closed.
 fn seat_and_greet<G: Greeter>(connection: TcpStream, address: SocketAddr, inside: &Arc<Inside<G>>) {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
     if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
         return;
     }
     let found = inside.policies.begins(&connection, address.ip());
-    // A caller over a limit is greeted all the same: only a caller who has proved a key is told why.
+    // Only a proved key is told of a limit: the caller is greeted.
     let member = inside.policies.enters(found, address.ip());
     let link = Arc::new(Link::accepted(connection, &inside.policies, member));
     if let Some((seat, caller)) = inside.seat(link, address) {

@@ -1,31 +1,29 @@
-//! A source that tries key after key waits longer and longer.
+//! Makes a source that tries key after key wait longer and longer.
 //!
-//! Each refusal at a door is charged to the source address; the charge decreases with time. A source that owes too much
-//! may have few guests at once, with a short deadline, and as many refusals in a second. A source that was admitted
-//! lately is not charged: its lanes may come when their session has just ended, and many people may share one address.
-//! sshd does likewise (`PerSourcePenalties` in sshd_config(5)), but refuses such a source altogether.
+//! Each refusal is charged to the source address; the charge decreases with time. Owing too much, a source gets few guests,
+//! a short deadline, and few refusals in a second. A lately admitted source is not charged: lanes may come late, and people
+//! share addresses. sshd refuses altogether (`PerSourcePenalties`, sshd_config(5)).
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Refusals within one moment are charged once, because one job has several connections.
+/// Refusals in it count once: a job has several connections.
 const MOMENT: Duration = Duration::from_secs(1);
-/// A source that owes less is not barred: a few attempts in a row are a person who looks for the right key.
+/// Up to this debt a source is not barred: people look for the right key.
 const FORGIVEN: Duration = Duration::from_secs(20);
-/// The most that a source can owe. So a barred source waits for 120 - 20 = 100 s at most, see [`FORGIVEN`].
+/// The most that a source can owe: barred, it waits 120 - 20 = 100 s at most, see [`FORGIVEN`].
 const OWED_MAX: Duration = Duration::from_secs(120);
-/// After an admission a source is not charged for this long: a weekly job comes back after a week and its own duration.
+/// A source is not charged for so long after an admission: a weekly job comes after a week and its duration.
 const TRUSTED: Duration = Duration::from_secs(8 * 86_400);
-/// Sources that are remembered: 64 Ki x about 128 bytes = 8 MiB. The source whose charge ends first makes room.
+/// 64 Ki sources x about 128 bytes = 8 MiB. The source whose charge ends first makes room.
 const MAX_SOURCES: usize = 64 << 10;
-/// The number of ended charges to forget when a source is added. It is small, because the accepting thread may wait for
-/// this.
+/// Ended charges to forget at a time: the accepting thread waits.
 const FORGOTTEN_AT_ONCE: usize = 8;
 
 pub(super) struct Penalties {
     sources: HashMap<IpAddr, Standing>,
-    /// The same sources, ordered by the end of their charge.
+    /// Sources by the end of their charge.
     by_end: BTreeSet<(Instant, IpAddr)>,
     most: usize,
 }
@@ -42,9 +40,7 @@ enum Standing {
     Owes {
         until: Instant,
         charged: Instant,
-        /// The charge of that moment.
         penalty: Duration,
-        /// Refusals since then.
         refused: usize,
     },
     Trusted {
@@ -52,12 +48,10 @@ enum Standing {
     },
 }
 
-/// The treatment of a source's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hearing {
     pub(super) is_barred: bool,
-    /// The refusals in this moment. Each keeps a seat, so that at most as many callers are judged at once as may be
-    /// there.
+    /// The refusals in this moment. Each keeps a seat, to bound the callers judged at once.
     pub(super) refused_lately: usize,
 }
 
@@ -74,7 +68,7 @@ impl Penalties {
         Self { sources: HashMap::new(), by_end: BTreeSet::new(), most }
     }
 
-    /// Charges a refusal to a source. Within one moment, only the highest penalty counts.
+    /// Charges a refusal, of each moment the highest.
     pub(super) fn refused(&mut self, source: IpAddr, penalty: Duration, now: Instant) {
         let penalty = penalty.min(OWED_MAX);
         let owes = |until: Instant, charged, penalty, refused| {
@@ -113,7 +107,6 @@ impl Penalties {
         }
         for _ in 0..FORGOTTEN_AT_ONCE {
             let Some(&(end, first)) = self.by_end.first() else { break };
-            // The new source is already among them.
             if end > now && self.sources.len() <= self.most {
                 break;
             }
@@ -152,7 +145,6 @@ mod tests {
         }
     }
 
-    /// Refuses one key after another, one in each moment. Returns the time of the last.
     fn refuse(penalties: &mut Penalties, source: IpAddr, keys: u32, start: Instant) -> Instant {
         (0..keys).for_each(|key| penalties.refused(source, REFUSED_KEY, start + MOMENT * key));
         start + MOMENT * (keys - 1)

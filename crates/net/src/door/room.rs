@@ -1,8 +1,7 @@
-//! The guests at a door, from acceptance until they have said what they want. When the room is full, an old guest has
-//! to leave.
+//! The guests at a door, from acceptance until they have said what they want. In a full room an old guest has to leave.
 //!
-//! If newcomers were refused, an attacker could hold all seats, take each one again at its deadline, and keep everybody
-//! out. A handshake needs a few round trips; a guest that stays longer is silent, or will knock again.
+//! Were newcomers refused, an attacker could hold all seats and retake each at its deadline. A handshake needs a few round
+//! trips; an older guest is silent, or will knock again.
 //!
 //! ```text
 //! its source is full    -> the oldest guest of that source leaves, if it had its time (YOUNG)
@@ -10,9 +9,8 @@
 //!                          else, of sources with more guests: the one with most loses its oldest
 //! no guest may leave    -> the newcomer is not let in
 //! ```
-//! So a flood makes room for itself and for sources with fewer guests, and never displaces those. Among equals, young
-//! guests stay: else every handshake would be interrupted, and none would end. FreeBSD's kernel makes room likewise for
-//! new connections ("the bucket is full, toss the oldest element", `tcp_syncache.c`).
+//! So a flood displaces itself, not sources with fewer guests. Among equals young guests stay, else no handshake would end.
+//! FreeBSD's kernel does likewise ("the bucket is full, toss the oldest element", `tcp_syncache.c`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -21,26 +19,26 @@ use std::time::{Duration, Instant};
 
 use crate::transport::ShutdownHandle;
 
-/// How many guests there may be, and how long each is safe from its equals.
+/// The most guests, and how long each is safe.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
     /// Guests of all sources.
     pub guests: usize,
-    /// A guest has this much time before another of its own source, or of one with as many guests, may displace it.
+    /// The time before its own source, or one with as many guests, may displace a guest.
     pub young: Duration,
 }
 
 pub(super) struct Room {
     space: Space,
-    /// By number, so the oldest comes first.
+    /// The oldest comes first.
     guests: BTreeMap<u64, Guest>,
     by_source: HashMap<IpAddr, usize>,
-    /// Guests that had to leave, and whose threads still run, by number.
+    /// Displaced guests whose threads still run.
     leaving: HashMap<u64, IpAddr>,
     next_number: u64,
 }
 
-/// If more of a source's guests than a quarter of its bound are still leaving, the source has to wait.
+/// A source waits while more than a quarter of its bound are leaving.
 const LEAVING_PART: usize = 4;
 
 struct Guest {
@@ -59,7 +57,7 @@ pub(super) struct Newcomer {
 }
 
 impl Guest {
-    /// Whether it may have to leave: its deadline is lifted when its hello has been read.
+    /// Whether it may have to leave: not once its hello was read.
     fn can_be_shown_out(&self) -> bool {
         self.connection.has_deadline()
     }
@@ -74,13 +72,10 @@ impl Room {
         Room { space, guests: BTreeMap::new(), by_source: HashMap::new(), leaving: HashMap::new(), next_number: 0 }
     }
 
-    /// Counts a connection until [`Room::leaves`]. None: there is no room.
-    ///
-    /// When the room is full, this examines all guests: some hundreds, which takes microseconds.
+    /// Counts a connection until [`Room::leaves`], if there is room. Examining some hundred guests takes microseconds.
     pub(super) fn enters(&mut self, newcomer: Newcomer, now: Instant) -> Option<u64> {
         let (space, Newcomer { source, most_of_source, connection, door }) = (self.space, newcomer);
-        // Leaving guests may hold as many threads again. Most end as soon as they run. Of one source, few may take
-        // longer.
+        // Leaving guests may hold as many threads again. Most end at once; of one source, few may take longer.
         let leaving = self.leaving.values().filter(|leaving| **leaving == source).count();
         if most_of_source == 0 || leaving > most_of_source / LEAVING_PART || self.leaving.len() >= space.guests {
             return None;
@@ -98,10 +93,8 @@ impl Room {
         Some(self.next_number)
     }
 
-    /// Picks the guest to leave. First choice: a guest that had its time, and whose source has at least as many guests
-    /// as the newcomer's with the newcomer. So young guests are spared: an honest job may have more lanes than each of
-    /// many strangers has connections. Second choice: any guest of a source with more guests. The source with most
-    /// guests comes first, and then the oldest guest.
+    /// Picks the guest to leave, by the rules above: of the fullest source the oldest. Young guests are spared, because an
+    /// honest job may have more lanes than many strangers have connections each.
     fn most_crowding(&self, newcomer: IpAddr, space: Space, now: Instant) -> Option<u64> {
         let mut counts = HashMap::from([(newcomer, 1)]);
         for guest in self.guests.values().filter(|guest| guest.can_be_shown_out()) {
@@ -124,7 +117,7 @@ impl Room {
         }
     }
 
-    /// Notes that the greeter has admitted the caller. False: the caller had to leave meanwhile.
+    /// Notes an admission. False: the caller had to leave meanwhile.
     pub(super) fn is_admitted(&mut self, number: u64) -> bool {
         let Some(guest) = self.guests.get_mut(&number) else { return false };
         guest.is_admitted = true;
@@ -185,7 +178,6 @@ mod tests {
             self.start + Duration::from_millis(ms)
         }
 
-        /// A connection comes from a source at a time. Guests that had to leave before are gone.
         fn knock(&mut self, source: u8, ms: u64) -> Option<u64> {
             let gone: Vec<u64> = self.room.leaving.keys().copied().collect();
             gone.iter().for_each(|number| self.room.leaves(*number));
@@ -222,7 +214,6 @@ mod tests {
         let held: Vec<u64> = (0..12).map(|at| house.knock(1 + at / 3, 0).unwrap()).collect();
         let honest = house.knock(9, 0).expect("nobody keeps it out, however young they are");
         assert!(!house.is_there(held[0]), "the oldest of those who have most");
-        // They come back again and again, also from sources with few guests, and from new sources.
         for round in 0..1_000 {
             let source = [1, 2, 3, 4, 11, 12, 13][round % 7];
             house.knock(source, 10 * round as u64);
@@ -271,7 +262,6 @@ mod tests {
         assert_eq!(house.knock(1, 999), None, "all are at work");
         let honest = house.knock(1, 1_000).expect("the first had its time");
         assert!(!house.is_there(held[0]) && house.is_there(held[1]) && house.is_there(honest));
-        // A source that comes again at once displaces its own silent guests only.
         let again = [house.knock(1, 1_010), house.knock(1, 1_011)];
         assert!(again.iter().all(Option::is_some) && held.iter().all(|number| !house.is_there(*number)));
         assert_eq!(house.knock(1, 1_999), None);

@@ -1,4 +1,4 @@
-//! Network devices that are up, as `/sys/class/net` shows them. A fact that a device does not show is `None`.
+//! Network devices that are up, by `/sys/class/net`; `None`: not shown.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use crate::limits;
 pub struct Device {
     /// `eth0`
     pub name: String,
-    /// Largest packet.
+    /// The largest packet.
     pub mtu_bytes: Option<u64>,
-    /// Rate of the link. Virtual devices have none.
+    /// The rate of the link, if not virtual.
     pub speed_bytes_per_s: Option<u64>,
-    /// The driver. Devices made of software have none.
+    /// The driver, if not software.
     pub driver: Option<String>,
     /// Queues for incoming packets.
     pub receive_queues: usize,
@@ -23,11 +23,11 @@ pub struct Device {
     pub transmit_queues: usize,
     /// The NUMA node of its slot.
     pub node: Option<u32>,
-    /// Interrupt lines with the processors that may take them.
+    /// Interrupt lines with their possible processors.
     pub interrupts: Vec<(u32, Vec<u32>)>,
 }
 
-/// The devices that are up, by name, without loopback.
+/// The devices that are up, without loopback.
 pub fn up(roots: &Roots) -> Vec<Device> {
     let class = roots.sys.join("class/net");
     // /sys shows the network namespace of its mount, /proc that of the reader.
@@ -45,7 +45,7 @@ fn is_up(directory: &Path) -> bool {
     let flags = line(&directory.join("flags"))
         .and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok())
         .unwrap_or_default();
-    // Devices without a carrier of their own say "unknown" and work.
+    // Devices without a carrier say "unknown" and work.
     let state = line(&directory.join("operstate")).unwrap_or_default();
     flags & IFF_UP != 0 && flags & IFF_LOOPBACK == 0 && (state == "up" || state == "unknown")
 }
@@ -56,7 +56,7 @@ fn device(roots: &Roots, directory: &Path, name: String) -> Device {
     let hardware = hardware(directory);
     Device {
         mtu_bytes: parsed(&directory.join("mtu")),
-        // In Mbit/s. -1 means unknown.
+        // In Mbit/s; -1 means unknown.
         speed_bytes_per_s: parsed::<u64>(&directory.join("speed")).filter(|mbit| *mbit > 0).map(|mbit| mbit * 125_000),
         driver: fs::read_link(directory.join("device/driver"))
             .ok()
@@ -70,7 +70,7 @@ fn device(roots: &Roots, directory: &Path, name: String) -> Device {
     }
 }
 
-/// The device on its bus: a virtio device hangs below the PCI device that has its interrupts.
+/// The device on its bus: virtio hangs below the PCI device with its interrupts.
 fn hardware(directory: &Path) -> Option<PathBuf> {
     let device = fs::canonicalize(directory.join("device")).ok()?;
     let above = device.ancestors().take(2).find(|path| path.join("msi_irqs").is_dir()).map(Path::to_owned);

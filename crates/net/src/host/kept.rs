@@ -3,9 +3,8 @@
 //! Apply: save the earlier values -> write each setting, read it back -> write the file that the next start reads.
 //! Revert: write each earlier value -> remove that file -> remove the saved values.
 //!
-//! If a step is refused, the earlier ones are undone in reverse. Repeating either changes nothing. Saved values stay
-//! until they are put back, so for a setting that is changed twice the first value counts. Files of these names that
-//! somebody else wrote stay untouched. A lock keeps two processes from doing this at once.
+//! After a refusal the steps are undone in reverse. Repeating changes nothing: the first saved value counts. Other people's
+//! files of these names stay. A lock keeps other processes out.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -29,30 +28,30 @@ pub struct Change {
     pub value: String,
 }
 
-/// One step that was done.
+/// A finished step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A setting has another value.
     Set {
-        /// The setting's name.
+        /// The setting.
         name: String,
         /// The earlier value.
         from: String,
-        /// The value now, as read back.
+        /// The value as read back.
         to: String,
     },
-    /// A setting stays, because this kernel does not have it, or not its value.
+    /// A setting stays: this kernel lacks it, or its value.
     Lacking {
         /// The setting.
         name: String,
-        /// The value that was asked for.
+        /// The requested value.
         value: String,
     },
     /// A file was written.
     Wrote(PathBuf),
     /// A file was removed.
     Removed(PathBuf),
-    /// A file of our name stays, because somebody else wrote it.
+    /// Somebody else's file of our name stays.
     NotOurs(PathBuf),
 }
 
@@ -63,7 +62,7 @@ pub struct Refused {
     pub what: String,
     /// The kernel's error.
     pub error: io::Error,
-    /// Settings and files that were changed earlier and could not be put back. Normally empty.
+    /// Changes that could not be undone. Normally empty.
     pub left: Vec<String>,
 }
 
@@ -72,8 +71,7 @@ pub fn start_file(roots: &Roots) -> PathBuf {
     roots.etc.join("sysctl.d/90-haul.conf")
 }
 
-/// The modules that the settings of [`start_file`] need, read before them (modules-load.d(5)). The kernel refuses a
-/// list of congestion controls if one of them is not loaded.
+/// The modules for [`start_file`] (modules-load.d(5)): the kernel refuses a congestion control that is not loaded.
 pub fn modules_file(roots: &Roots) -> PathBuf {
     roots.etc.join("modules-load.d/90-haul.conf")
 }
@@ -123,7 +121,7 @@ pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
         for (name, now, _) in &wanted {
             before.entry((*name).clone()).or_insert_with(|| now.clone());
         }
-        // The earlier values are saved before the first change, so that they survive a power cut.
+        // First, to survive a power cut.
         done.write(&saved_file(roots), &saved_text(&before))?;
         for (name, now, value) in wanted {
             match done.set(name, &now, value) {
@@ -156,7 +154,7 @@ pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
     })
 }
 
-/// Puts back the values from before the first [`apply`]. Without saved values it does nothing.
+/// Puts back the values from before the first [`apply`].
 pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
     all_or_nothing(roots, |done| {
         let Some(before) = read_saved(roots)? else { return Ok(Vec::new()) };
@@ -183,7 +181,7 @@ pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
         }
         done.remove(&saved_file(roots))?;
         steps.push(Step::Removed(saved_file(roots)));
-        // Fails if others keep files there. Then the directory stays.
+        // Others may keep files there: the directory stays.
         let _ = saved_file(roots).parent().map(fs::remove_dir);
         Ok(steps)
     })
@@ -191,7 +189,7 @@ pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
 
 type Fallible<T> = Result<T, (String, io::Error)>;
 
-/// Runs `work`. When it fails, its steps are undone. The lock ends with the process, also after a crash (flock(2)).
+/// Runs `work`, or undoes it. The lock ends with the process (flock(2)).
 fn all_or_nothing<T>(roots: &Roots, work: impl FnOnce(&mut Done) -> Fallible<T>) -> Result<T, Refused> {
     let refused = |error| Refused { what: roots.var_lib.display().to_string(), error, left: Vec::new() };
     let lock = File::open(&roots.var_lib).map_err(refused)?;
@@ -216,7 +214,7 @@ enum Act {
 
 impl Done<'_> {
     fn set(&mut self, name: &str, now: &str, value: &str) -> Fallible<String> {
-        // Recorded also when the write fails: a part of it may have been taken.
+        // Recorded also on failure: the kernel may have taken a part.
         self.acts.push(Act::Set { name: name.to_owned(), before: now.to_owned() });
         settings::write(self.roots, name, value).map_err(|error| (name.to_owned(), error))
     }
@@ -229,7 +227,7 @@ impl Done<'_> {
             self.acts.push(Act::Directory(directory.to_owned()));
         }
         let before = existing(path).map_err(failed)?;
-        // Recorded also when it fails: perhaps only the flush has failed.
+        // Recorded also on failure: perhaps only the flush has failed.
         self.acts.push(Act::File { path: path.to_owned(), before });
         whole_file::write(path, text.as_bytes(), Mode::AsBefore).map_err(failed)
     }
@@ -241,7 +239,6 @@ impl Done<'_> {
         fs::remove_file(path).map_err(failed)
     }
 
-    /// Undoes the steps in reverse. Returns those that could not be undone.
     fn undo(&mut self) -> Vec<String> {
         let mut left = Vec::new();
         while let Some(act) = self.acts.pop() {
@@ -264,7 +261,6 @@ impl Done<'_> {
                         left.push(path.display().to_string());
                     }
                 }
-                // Fails if others have put files there meanwhile.
                 Act::Directory(path) => drop(fs::remove_dir(path)),
             }
         }
@@ -280,7 +276,6 @@ fn existing(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Whether haul wrote a file that is read at each start. `None`: the file is missing.
 fn is_ours(path: &Path) -> Fallible<Option<bool>> {
     let bytes = existing(path).map_err(|error| (path.display().to_string(), error))?;
     Ok(bytes.map(|bytes| bytes.starts_with(START_HEADING.as_bytes())))
@@ -291,7 +286,6 @@ fn saved_text(before: &BTreeMap<String, String>) -> String {
     format!("{SAVED_HEADING}{lines}")
 }
 
-/// The saved values. `None`: there are none. Text that is no setting is left out.
 fn read_saved(roots: &Roots) -> Fallible<Option<BTreeMap<String, String>>> {
     let path = saved_file(roots);
     let failed = |error| (path.display().to_string(), error);
@@ -317,7 +311,6 @@ fn parse_saved(text: &str) -> Result<BTreeMap<String, String>, &'static str> {
     pairs.collect::<Option<_>>().ok_or("a line of it is no setting with its value")
 }
 
-/// Checks that text taken for saved settings is written as it was read; for the fuzz targets.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn survives_the_disk(text: &str) {
     for text in [text.to_owned(), format!("{SAVED_HEADING}{text}")] {
@@ -338,7 +331,7 @@ fn is_value(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'_' | b'-'))
 }
 
-/// The list of congestion controls whose members must be loaded.
+/// Each member of this list must be loaded.
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 const ALWAYS_THERE: &str = "reno";
@@ -424,7 +417,6 @@ mod tests {
     #[test]
     fn when_a_setting_is_refused_those_before_it_are_put_back() {
         let scene = Scene::new();
-        // It can be read, and nobody can write it.
         let refusing = scene.roots.proc.join("sys/net/ipv4/tcp_wmem");
         std::os::unix::fs::symlink("/proc/version", refusing).unwrap();
         let mut three = changes(1 << 26).to_vec();

@@ -1,13 +1,4 @@
 //! The settings of the kernel for connections, as this process sees them.
-//!
-//! ```text
-//!   limits      what bounds one connection, for tuning it
-//!   uplinks     addresses from which others are reached, and how packets from them leave
-//!   settings    one setting of the kernel: read, write
-//!   devices     network devices that are up, and where their interrupts go
-//!   processors  processors, nodes, governors; memory
-//!   kept        settings changed together, kept for the next start, and put back
-//! ```
 
 pub mod devices;
 pub mod kept;
@@ -24,7 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits;
 
-/// The directories where a host shows itself and keeps its configuration. Tests have others.
+/// Where a host shows itself and keeps its configuration. Tests have others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// `/proc`
@@ -43,24 +34,24 @@ impl Default for Roots {
     }
 }
 
-/// Settings that bound one TCP connection (tcp(7), socket(7)). `None`: the host does not show it.
+/// Settings that bound one TCP connection (tcp(7), socket(7)), if shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// `net.core.rmem_max`: most that a process may ask for with SO_RCVBUF.
+    /// `net.core.rmem_max`: the bound of SO_RCVBUF.
     pub rmem_max_bytes: Option<u64>,
-    /// `net.core.wmem_max`: most that a process may ask for with SO_SNDBUF.
+    /// `net.core.wmem_max`: the bound of SO_SNDBUF.
     pub wmem_max_bytes: Option<u64>,
-    /// `net.ipv4.tcp_rmem`, third value: how far the kernel lets a receive buffer grow by itself.
+    /// `net.ipv4.tcp_rmem`, third value: how far a receive buffer grows.
     pub tcp_rmem_max_bytes: Option<u64>,
-    /// `net.ipv4.tcp_wmem`, third value: how far the kernel lets a send buffer grow by itself.
+    /// `net.ipv4.tcp_wmem`, third value: how far a send buffer grows.
     pub tcp_wmem_max_bytes: Option<u64>,
     /// The congestion control of new connections.
     pub congestion_control: Option<String>,
-    /// The congestion controls that a process without rights may choose.
+    /// The congestion controls without rights.
     pub allowed_congestion_controls: Vec<String>,
 }
 
-/// Reads them now. They may change while the program runs.
+/// Reads them now.
 pub fn limits() -> Limits {
     Limits {
         rmem_max_bytes: number("core/rmem_max", 0),
@@ -72,7 +63,7 @@ pub fn limits() -> Limits {
     }
 }
 
-/// [`limits`] of the last second. A server tunes thousands of connections meanwhile, and each look opens six files.
+/// [`limits`] of the last second: a look opens six files.
 pub(crate) fn recent_limits() -> Arc<Limits> {
     static KEPT: Mutex<Option<(Instant, Arc<Limits>)>> = Mutex::new(None);
     let now = Instant::now();
@@ -87,10 +78,9 @@ pub(crate) fn recent_limits() -> Arc<Limits> {
     limits
 }
 
-/// An operator who raises a limit does not see a difference.
 const LIMITS_KEPT: Duration = Duration::from_secs(1);
 
-/// Whether this process may choose a congestion control. The kernel is asked, and may load a module for it.
+/// Whether this process may choose it. The kernel may load a module.
 pub fn may_choose_congestion_control(name: &str) -> bool {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
         .and_then(|socket| haul_sys::socket::set_congestion_control(&socket, name))
@@ -101,13 +91,11 @@ fn number(setting: &str, nth: usize) -> Option<u64> {
     words(setting).get(nth)?.parse().ok()
 }
 
-/// Empty where the kernel has no such setting, or hides it from this network namespace.
 fn words(setting: &str) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/sys/net/{setting}")).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A small file of the kernel, without its newline. `None`: the file is missing.
 fn line(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
@@ -116,7 +104,7 @@ fn parsed<T: std::str::FromStr>(path: &Path) -> Option<T> {
     line(path)?.parse().ok()
 }
 
-/// The numbers of a list of the kernel: `0-3,8`.
+/// Parses `0-3,8`.
 fn list(text: &str) -> Vec<u32> {
     let ranges = text.split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -125,7 +113,6 @@ fn list(text: &str) -> Vec<u32> {
     ranges.flat_map(|(first, last): (u32, u32)| first..=last).take(limits::MAX_PROCESSORS).collect()
 }
 
-/// Names in a directory, sorted. Empty where it is missing.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -13,7 +13,7 @@ pub struct Processors {
     pub count: usize,
     /// NUMA nodes with their processors.
     pub nodes: BTreeMap<u32, Vec<u32>>,
-    /// Frequency governors that are set, each once.
+    /// The frequency governors in use, each once.
     pub governors: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub fn processors(roots: &Roots) -> Processors {
     Processors { count, nodes: nodes.collect(), governors }
 }
 
-/// All memory, in bytes.
+/// All memory in bytes.
 pub fn memory_bytes(roots: &Roots) -> Option<u64> {
     let text = line(&roots.proc.join("meminfo"))?;
     let words = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

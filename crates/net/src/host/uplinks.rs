@@ -1,4 +1,4 @@
-//! The addresses from which this host reaches others, and how packets from each of them leave.
+//! The addresses from which this host reaches others, and how packets leave.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,24 +11,24 @@ use super::{Roots, parsed};
 use crate::interfaces::usable;
 use crate::limits;
 
-/// One address of a device, the first of its family.
+/// One address of a device, first of its family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uplink {
     /// `eth0`
     pub device: String,
     /// The address.
     pub local: IpAddr,
-    /// Bits of its network.
+    /// The bits of its network.
     pub prefix_len: u8,
-    /// The router behind the device, for packets to anywhere.
+    /// The router behind the device to anywhere.
     pub router: Option<IpAddr>,
-    /// The device by which packets from this address leave for anywhere. `None`: by no device.
+    /// The device by which packets from this address leave.
     pub leaves_by: Option<String>,
-    /// Reverse path filter in effect: 1 drops packets that would be answered through another device (RFC 3704).
+    /// The reverse path filter: 1 drops packets answered through another device (RFC 3704).
     pub reverse_path_filter: Option<u8>,
 }
 
-/// The uplinks of this host. Devices that software makes, such as the bridges of containers, need a router behind them.
+/// The uplinks of this host; software devices, such as bridges, only with a router.
 pub fn uplinks(roots: &Roots) -> io::Result<Vec<Uplink>> {
     let interfaces = usable()?;
     let mut found = Vec::new();
@@ -55,12 +55,11 @@ pub fn uplinks(roots: &Roots) -> io::Result<Vec<Uplink>> {
     Ok(found)
 }
 
-/// Whether the device is for programs of this host.
 fn is_inside(interface: &Interface) -> bool {
     interface.kind.as_deref().is_some_and(|kind| !CARRIERS.contains(&kind))
 }
 
-/// Kinds of software devices that stand for cards of this host.
+/// Software devices that stand for cards of this host.
 const CARRIERS: [&str; 6] = ["bond", "ipvlan", "macvlan", "netvsc", "team", "vlan"];
 
 fn ask(by: Option<&Interface>, from: IpAddr) -> io::Result<Option<Route>> {
@@ -68,28 +67,28 @@ fn ask(by: Option<&Interface>, from: IpAddr) -> io::Result<Option<Route>> {
     route_of(Packet { to, from: Some(from), device: by.map(|interface| interface.index) })
 }
 
-/// Addresses of documentation (RFC 5737, RFC 3849): no host has them, and the route to them is the default route.
+/// Addresses of documentation (RFC 5737, RFC 3849): only the default route leads there.
 const ANYWHERE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const ANYWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-/// The larger one of the setting of the device and of the setting for all (ip-sysctl).
+/// The larger of the device's setting and that of all (ip-sysctl).
 fn filter(roots: &Roots, device: &str) -> Option<u8> {
     let of = |name: &str| parsed::<u8>(&roots.proc.join(format!("sys/net/ipv4/conf/{name}/rp_filter")));
     of(device).max(of("all"))
 }
 
-/// What the kernel's MPTCP may add to a connection.
+/// The additions of the kernel's MPTCP to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multipath {
-    /// Paths besides the first one.
+    /// Paths besides the first.
     pub subflows: u32,
     /// Addresses of a peer that are dialled.
     pub accepted_addresses: u32,
-    /// Addresses of this host that may join. `None`: this process is not told.
+    /// Our addresses that may join, if told.
     pub endpoints: Option<Vec<IpAddr>>,
 }
 
-/// `None`: this kernel has no MPTCP, or does not tell.
+/// Asks the kernel, if it has MPTCP.
 pub fn multipath() -> Option<Multipath> {
     let limits = mptcp_paths::limits().ok()?;
     let endpoints = mptcp_paths::endpoints().ok();

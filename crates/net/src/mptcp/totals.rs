@@ -1,14 +1,12 @@
-//! Adds up the figures of several subflows as those of one connection.
+//! Adds up several subflows' figures as one connection's.
 //!
-//! Subflows come and go: a sum over the present ones would run backward, so each reading adds what each subflow did
-//! since the one before.
+//! Subflows go, and their sum would run backward: each reading adds what each did since the last.
 
 use std::net::IpAddr;
 
 use haul_sys::mptcp::Subflow;
 use haul_sys::tcp_info::TcpInfo;
 
-/// Counters of a connection, over all subflows that it has had.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     last: Vec<Subflow>,
@@ -22,44 +20,40 @@ pub(crate) struct Totals {
     busy_us: u64,
     rwnd_limited_us: u64,
     sndbuf_limited_us: u64,
-    /// The totals of each pair of addresses that a subflow has had, in order of arrival.
     ways: Vec<WayTotals>,
 }
 
-/// The totals of all subflows between two addresses, with those that are gone. A subflow that comes back has another
-/// port.
+/// The totals between two addresses, past subflows included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WayTotals {
-    /// Address of this end.
+    /// The address of this end.
     pub local: IpAddr,
-    /// Address of the other end.
+    /// The address of the other end.
     pub remote: IpAddr,
     /// Bytes that the peer has acknowledged.
     pub acked_bytes: u64,
-    /// Bytes sent, repeats included.
+    /// Bytes sent, with repeats.
     pub sent_bytes: u64,
     /// Bytes sent again.
     pub resent_bytes: u64,
-    /// Smoothed round-trip time when it was last read.
+    /// The smoothed round-trip time when last read.
     pub rtt_us: u32,
 }
 
-/// Two hosts with eight addresses each would have 64 pairs; the kernel allows 8 additional subflows. The rest is not
-/// reported.
+/// Two hosts with eight addresses have 64 pairs; the kernel allows 8 more subflows.
 const WAYS_MAX: usize = 32;
 
 impl Totals {
-    /// Takes a reading. `unsent_bytes` wait for a subflow. `None` without a subflow.
+    /// Takes a reading with `unsent_bytes` still waiting, if there is a subflow.
     ///
-    /// Round-trip times are those of the subflow whose smallest is the largest, because data in order arrives no
-    /// sooner. They belong together, so that a queue shows as their difference.
+    /// Round-trip times are of the subflow with the largest minimum: ordered data arrives no sooner, and a queue shows as
+    /// their difference.
     pub(crate) fn read(&mut self, now: &[Subflow], unsent_bytes: u32) -> Option<TcpInfo> {
         self.count(now);
         let slowest = now.iter().map(|subflow| &subflow.info).max_by_key(|info| (info.rtt_min_us, info.rtt_us))?;
         let infos = || now.iter().map(|subflow| &subflow.info);
         let sum = |of: fn(&TcpInfo) -> u32| infos().map(of).fold(0, u32::saturating_add);
         Some(TcpInfo {
-            // The connection is silent when all of its paths are.
             timeouts: infos().map(|info| info.timeouts).min()?,
             rto_us: infos().map(|info| info.rto_us).max()?,
             snd_mss_bytes: infos().map(|info| info.snd_mss_bytes).max()?,
@@ -69,11 +63,10 @@ impl Totals {
             rcv_rtt_us: slowest.rcv_rtt_us,
             rtt_var_us: slowest.rtt_var_us,
             rtt_min_us: slowest.rtt_min_us,
-            // A threshold that was never set is the largest number: then the sum is, too, and slow start goes on.
+            // A threshold never set is the largest number, and so is the sum: slow start goes on.
             snd_ssthresh: sum(|info| info.snd_ssthresh),
             snd_cwnd: sum(|info| info.snd_cwnd),
             total_retrans: self.total_retrans,
-            // Nothing bounds the rate of the whole.
             pacing_rate_bytes_per_s: None,
             max_pacing_rate_bytes_per_s: None,
             delivery_rate_bytes_per_s: None,
@@ -87,9 +80,9 @@ impl Totals {
             bytes_sent: Some(self.sent_bytes),
             bytes_retrans: Some(self.resent_bytes),
             dsack_dups: Some(self.dsack_dups),
-            // One window for the whole connection, as each subflow heard of it last.
+            // One window for all, as each subflow heard last.
             snd_wnd_bytes: infos().filter_map(|info| info.snd_wnd_bytes).max(),
-            // A subflow that has ended takes them along.
+            // An ended subflow takes them along.
             timeouts_total: None,
             timeout_recoveries: None,
             timeout_recovery_ms: None,
@@ -103,7 +96,7 @@ impl Totals {
     fn count(&mut self, now: &[Subflow]) {
         let last = std::mem::replace(&mut self.last, now.to_vec());
         let before = |subflow: &Subflow| last.iter().find(|last| is_same(last, subflow)).map(|last| last.info);
-        // The connection was busy while any of its subflows was: at least as long as the busiest.
+        // The connection was busy at least as long as its busiest subflow.
         let (mut busy_us, mut rwnd_us, mut sndbuf_us) = (0, 0, 0);
         for subflow in now {
             let (was, is) = (before(subflow).unwrap_or_default(), &subflow.info);
@@ -128,7 +121,7 @@ impl Totals {
         self.busy_us = self.busy_us.saturating_add(busy_us);
         self.rwnd_limited_us = self.rwnd_limited_us.saturating_add(rwnd_us);
         self.sndbuf_limited_us = self.sndbuf_limited_us.saturating_add(sndbuf_us);
-        // Bytes under way on a subflow that is gone are sent again on another, and count as under way no more.
+        // A lost subflow's bytes are sent again on another.
         for gone in last.iter().filter(|last| !now.iter().any(|now| is_same(last, now))) {
             let info = &gone.info;
             let sent_bytes = info.bytes_sent.unwrap_or_default();
@@ -200,7 +193,6 @@ mod tests {
         assert_eq!(figures(one), (1_000, 900, 0, 100));
         let both = totals.read(&[subflow(1, 10, 2_000, 1_900, 200), subflow(2, 80, 500, 100, 60)], 0).unwrap();
         assert_eq!(figures(both), (2_500, 2_000, 0, 200), "busy as long as the busiest");
-        // The first one is gone, with 100 bytes under way: they are sent again.
         let other = totals.read(&[subflow(2, 80, 700, 300, 160)], 0).unwrap();
         assert_eq!(figures(other), (2_700, 2_200, 100, 300));
         let in_flight = 2_700 - 2_200 - 100;

@@ -11,7 +11,7 @@ use super::layers::{Layer, Source};
 use super::options::{Dscp, Setting};
 use super::values::{Policy, Visit, visit_first};
 
-/// Asks the kernel for a policy, and reads back what it granted. Nothing here fails the connection.
+/// Asks for a policy, and reads back what was granted. A refusal never fails the connection.
 pub fn apply(socket: impl AsFd, policy: &Policy, peer: IpAddr) -> Granted {
     apply_layers(socket.as_fd(), &[Layer { policy, source: Source::User }], peer)
 }
@@ -20,7 +20,7 @@ pub(crate) fn mark_of(socket: impl AsFd, peer: IpAddr) -> Option<Dscp> {
     Dscp::read(socket.as_fd(), peer).ok()
 }
 
-/// [`apply`] for several policies: for each option, the first layer that has a value wins.
+/// [`apply`] for several policies: the first with a value wins.
 pub(super) fn apply_layers(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Granted {
     let peer = peer.to_canonical();
     let class = layers.iter().find_map(|layer| match &layer.source {
@@ -78,12 +78,10 @@ fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAd
 }
 
 struct NotOverMptcp {
-    /// The option's name and the requested value.
     asked: String,
     is_by_name: bool,
 }
 
-/// One setting that stands for all of them.
 fn told_at_once(missing: &[NotOverMptcp]) -> Option<Applied> {
     let asked: Vec<&str> = missing.iter().map(|missing| missing.asked.as_str()).collect();
     (!asked.is_empty()).then(|| Applied {
@@ -96,7 +94,7 @@ fn told_at_once(missing: &[NotOverMptcp]) -> Option<Applied> {
     })
 }
 
-/// The answers of an MPTCP socket: EOPNOTSUPP and ENOPROTOOPT, by their numbers on most architectures of Linux.
+/// EOPNOTSUPP and ENOPROTOOPT of an MPTCP socket, on most architectures.
 fn is_no_such_option(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(92 | 95))
 }

@@ -1,4 +1,4 @@
-//! The two buffers of a connection. They bound its bytes under way.
+//! The two buffers of a connection, which bound its bytes under way.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,10 +9,9 @@ use super::distance::Distance;
 use super::granted::Applied;
 use crate::host;
 
-/// Asks for buffers of this window, where the operator raised `wmem_max` and not `tcp_wmem`. The kernel's own tuning
-/// lets a send buffer grow to `tcp_wmem`; a requested one may have twice `wmem_max` (socket(7)), and stays at that
-/// size: through 10 Gbit/s x 50 ms, one connection then carried 906 instead of 470 Mbit/s. Receive buffers stay with
-/// the kernel, which grows them to `tcp_rmem` as the data comes.
+/// Asks for buffers of this window, where the operator raised `wmem_max` and not `tcp_wmem`. A send buffer grows by itself
+/// to `tcp_wmem`; a requested one may have twice `wmem_max` (socket(7)): through 10 Gbit/s x 50 ms, one connection then
+/// carried 906 instead of 470 Mbit/s. Receive buffers stay with the kernel.
 pub(super) fn apply_buffers(
     stream: &TcpStream,
     window_bytes: Option<u64>,
@@ -55,7 +54,6 @@ pub(super) fn apply_buffers(
 
 struct Buffer {
     what: &'static str,
-    /// The settings that bound a request, and the kernel's own tuning.
     settings: [&'static str; 2],
     asked_max: Option<u64>,
     grown_max: Option<u64>,
@@ -63,9 +61,8 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// The kernel cuts a request to its bound, and ends its own tuning (socket(7), tcp(7)). If that tuning goes
-    /// further, `--window 64M` would narrow the window, so the buffer is left to the kernel. The kernel grants twice
-    /// the requested bytes, and keeps half for its own book-keeping.
+    /// A request is cut to its bound, and ends the kernel's tuning (socket(7), tcp(7)). If tuning goes further, a request
+    /// would narrow the window. The kernel grants it twice, half for book-keeping.
     fn ask(&self, stream: &TcpStream, window_bytes: u64) -> Applied {
         let asked = format!("{window_bytes} bytes");
         let [request_setting, growth_setting] = self.settings;
@@ -136,7 +133,6 @@ mod tests {
         assert_eq!((&*told[0].granted, &*told[1].granted), ("at most 4194304 bytes", "at most 6291456 bytes"));
         let after = (socket::send_buffer_bytes(&stream).unwrap(), socket::receive_buffer_bytes(&stream).unwrap());
         assert_eq!(before, after, "the kernel goes on tuning them");
-        // Where a request goes further than the kernel's own tuning, it is made. The report says how much is missing.
         let raised = host::Limits { wmem_max_bytes: Some(4 << 20), rmem_max_bytes: Some(4 << 20), ..stock };
         let told = apply_buffers(&stream, Some(u64::from(u32::MAX)), None, &raised);
         assert!(

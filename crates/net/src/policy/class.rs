@@ -11,37 +11,37 @@ use super::options::{
 use super::values::Policy;
 use crate::cipher::Cipher;
 
-/// The options and the terms of some networks. A value that is `None` is left to the next list of classes.
+/// The options and terms of some networks. `None` leaves a value to the next list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkClass {
-    /// The name of the class.
+    /// The name.
     pub name: String,
     /// The options of its connections.
     pub policy: Policy,
     /// The terms of its connections.
     pub terms: Terms,
-    /// Segments of a first flight. A socket has no such option: it is advice for the route.
+    /// Segments of a first flight, for the route.
     pub initial_window: Option<u16>,
-    /// The file that has it; `None`: it is built in.
+    /// The file that has it; `None`: built in.
     pub file: Option<Arc<Path>>,
     /// The line of each key in that file.
     pub lines: Vec<(&'static str, usize)>,
 }
 
-/// The terms of the connections of a class.
+/// The terms of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Data connections of a session.
+    /// A session's data connections.
     pub lanes: Option<u16>,
     /// The weakest protection of data.
     pub cipher: Option<CipherFloor>,
-    /// The rate of all connections of the class together.
+    /// The rate of the whole class.
     pub rate_bytes_per_s: Option<u64>,
-    /// The rate of all connections of one address together.
+    /// The rate of one address.
     pub rate_per_address_bytes_per_s: Option<u64>,
     /// Connections at once.
     pub connections: Option<u32>,
-    /// Connections at once of one address.
+    /// Connections of one address at once.
     pub connections_per_address: Option<u32>,
     /// Files of this host may be read.
     pub read: Option<bool>,
@@ -52,7 +52,7 @@ pub struct Terms {
 /// The weakest protection of data that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CipherFloor {
-    /// Data may go in clear, where the key of a client allows it, too.
+    /// Data may go in clear, if the client's key allows it, too.
     Clear,
     /// Any cipher of TLS 1.3.
     Any,
@@ -65,7 +65,7 @@ impl CipherFloor {
     pub const WORDS: [(&'static str, CipherFloor); 3] =
         [("none", CipherFloor::Clear), ("any", CipherFloor::Any), ("256", CipherFloor::Bits256)];
 
-    /// Whether this cipher is strong enough; `None`: no cipher.
+    /// Whether this cipher, or none, is strong enough.
     pub fn allows(self, cipher: Option<Cipher>) -> bool {
         match self {
             CipherFloor::Clear => true,
@@ -118,7 +118,7 @@ pub struct ClassValue {
     pub key: &'static str,
     /// The value with its unit.
     pub text: String,
-    /// The name of the option of a socket, as in reports; `None`: it is no option of a socket.
+    /// The socket option in reports, if it is one.
     pub option: Option<&'static str>,
 }
 
@@ -164,7 +164,7 @@ impl NetworkClass {
         values
     }
 
-    /// The classes that hold without a file: on networks of its own, a host sends again sooner.
+    /// The classes without a file: a host's own networks send again sooner.
     pub(super) fn built_in() -> [NetworkClass; 3] {
         let of = |name: &str, policy| NetworkClass { name: name.to_owned(), policy, ..NetworkClass::default() };
         let soon = Policy { rto_min: Some(RtoMin(NEAR_RTO_MIN)), ..Policy::default() };
@@ -172,22 +172,22 @@ impl NetworkClass {
     }
 }
 
-/// Linux delays an acknowledgement by 40 ms or more (`TCP_DELACK_MIN`), and counts in jiffies of up to 10 ms. A shorter floor would send
-/// again what has arrived.
+/// Linux delays an acknowledgement by 40 ms or more (`TCP_DELACK_MIN`), in jiffies of up to 10 ms. A shorter floor would
+/// send again what has arrived.
 const NEAR_RTO_MIN: Duration = Duration::from_millis(50);
 
-/// The class of this host itself.
+/// The class of this host.
 pub const LOOPBACK: &str = "loopback";
-/// The subnets of this host's own interfaces.
+/// The class of the subnets of this host's interfaces.
 pub const LOCAL: &str = "local";
-/// In no list, with a short round trip.
+/// The class of short round trips.
 pub const NEAR: &str = "near";
-/// In no list, with a long round trip.
+/// The class of long round trips.
 pub const FAR: &str = "far";
-/// In no other class.
+/// The class of all others.
 pub const REST: &str = "rest";
 
-/// Describes the networks of a class with one of these names and without networks of its own.
+/// Describes a built-in class's networks.
 pub fn holds_for(name: &str) -> Option<&'static str> {
     match name {
         LOOPBACK => Some("this host itself"),

@@ -1,10 +1,4 @@
 //! The policy of each connection, from its first packet on.
-//!
-//! ```text
-//! begins      before it connects, or as soon as it is accepted: the network class of the peer
-//! for_words   the distance is known, and the connection carries messages: the class, congestion control by distance
-//! for_data    the distance is known, and the connection carries data: the user, the class, and what haul chooses
-//! ```
 
 use std::fmt;
 use std::io;
@@ -28,44 +22,42 @@ use super::options::{CongestionControl, Dscp, Keepalive, NoDelay, Pacing, RtoMax
 use super::values::{Policy, in_effect};
 use crate::{host, limits};
 
-/// The wishes of the user; `None` leaves the choice to haul. And the policies of this host for connections that it
-/// makes.
+/// The user's wishes (`None`: haul chooses), and the policies for our own connections.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Congestion control by the kernel's name.
+    /// The kernel's name of a congestion control.
     pub congestion_control: Option<String>,
     /// Bytes that one connection may have under way.
     pub window_bytes: Option<u64>,
-    /// How long sent bytes may stay without an acknowledgement, where haul's own choice is too short.
+    /// The time without an acknowledgement, if haul's is too short.
     pub user_timeout: Option<Duration>,
     /// The operator's table.
     pub policies: Arc<Policies>,
 }
 
 impl Wanted {
-    /// [`Policies::for_data`] with the policies that this carries.
+    /// [`Policies::for_data`] with these policies.
     pub fn apply(&self, stream: &TcpStream, near_rtt_us: u32) -> Vec<Applied> {
         self.policies.for_data(stream, self, near_rtt_us).settings
     }
 }
 
-/// The policies of a host, and a listener for their outcome.
+/// A host's policies, and a listener for their outcome.
 #[derive(Default)]
 pub struct Policies {
     networks: RwLock<Arc<Networks>>,
     /// Asked for by name, whatever the class.
     asked: Policy,
-    /// The connected peers.
     members: Arc<Members>,
     heard: Option<Heard>,
 }
 
-/// The values that a socket without a connection was granted.
+/// The options granted to a socket without a connection.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The requested settings.
     pub settings: Vec<Applied>,
-    /// Every option by name, with its value in effect.
+    /// Every option with its value in effect.
     pub in_effect: Vec<(&'static str, String)>,
 }
 
@@ -77,7 +69,7 @@ impl Policies {
         Policies { networks: RwLock::new(Arc::new(networks)), ..Policies::default() }
     }
 
-    /// `heard` is told what was asked of each connection, and what was granted.
+    /// Has `heard` told what was asked and granted.
     pub fn telling(self, heard: impl Fn(&Granted) + Send + Sync + 'static) -> Policies {
         Policies { heard: Some(Box::new(heard)), ..self }
     }
@@ -93,7 +85,7 @@ impl Policies {
         Arc::clone(&self.networks.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other classes into force. Connections keep what they have.
+    /// Puts other classes into force, for new connections.
     pub fn replace(&self, networks: Networks) {
         *self.networks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(networks);
     }
@@ -103,17 +95,17 @@ impl Policies {
         self.members.enters(found, peer)
     }
 
-    /// Limits the accepted connections from now on: in all, and of one address, over all ports with these policies.
+    /// Limits later accepted connections, in all and of one address, over all ports.
     pub fn limit(&self, most: u32, most_of_address: u32) {
         self.members.limit(most, most_of_address);
     }
 
-    /// Takes the observations of connections that have ended since the last call.
+    /// Takes the observations of connections ended since.
     pub fn take_observed(&self) -> ObservedClasses {
         self.members.take_observed()
     }
 
-    /// For a socket before it connects, or just after it was accepted. Returns the classes of the peer.
+    /// Tunes a socket before it connects, or once accepted. Returns the peer's classes.
     pub fn begins(&self, socket: impl AsFd, peer: IpAddr) -> Found {
         let found = self.found(&socket, peer, rtt_us_of(&socket));
         let layers = self.layers(&found);
@@ -124,7 +116,7 @@ impl Policies {
         found
     }
 
-    /// For a connection that carries messages, not data. Paths with a shorter round trip than `near_rtt_us` are near.
+    /// Tunes a connection for messages, by class and distance: round trips below `near_rtt_us` are near.
     pub fn for_words(&self, stream: &TcpStream, near_rtt_us: u32) -> Granted {
         let (peer, distance) = (peer_of(stream), Measured::of(stream, near_rtt_us));
         let found = self.found(stream, peer, distance.rtt_us);
@@ -134,7 +126,7 @@ impl Policies {
         self.tell(apply_layers(stream.as_fd(), &layers, peer))
     }
 
-    /// For a connection that carries data. Paths with a shorter round trip than `near_rtt_us` are near.
+    /// Tunes a connection for data, by the user, the class, and haul's choice for the distance.
     pub fn for_data(&self, stream: &TcpStream, wanted: &Wanted, near_rtt_us: u32) -> Granted {
         let (peer, distance) = (peer_of(stream), Measured::of(stream, near_rtt_us));
         let of_user = Policy {
@@ -154,8 +146,7 @@ impl Policies {
         self.tell(granted)
     }
 
-    /// What is requested for a data connection to an address of these classes, and what the kernel grants: a socket
-    /// without a connection is asked.
+    /// Tries a data connection's options for such an address on a socket without a connection.
     pub fn tried(&self, found: &Found, peer: IpAddr) -> io::Result<Tried> {
         let peer = peer.to_canonical();
         let domain = if peer.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
@@ -167,13 +158,13 @@ impl Policies {
         Ok(Tried { settings, in_effect: in_effect(socket.as_fd(), peer) })
     }
 
-    /// The classes of the peer of a connection.
+    /// The classes of a connection's peer.
     pub fn found(&self, socket: impl AsFd, peer: IpAddr, rtt_us: Option<u32>) -> Found {
         let networks = self.networks();
         networks.find(&networks.peer(socket, peer, rtt_us))
     }
 
-    /// The classes of the peer of an open connection.
+    /// The classes of an open connection's peer.
     pub fn class_of(&self, stream: &TcpStream) -> Found {
         self.found(stream, peer_of(stream), rtt_us_of(stream))
     }
@@ -197,7 +188,6 @@ impl fmt::Debug for Policies {
     }
 }
 
-/// Haul's own choice, on a path of this class.
 fn of_haul(class: Option<Distance>) -> Policy {
     let always = Policy {
         no_delay: Some(NoDelay(true)),
@@ -216,19 +206,17 @@ fn of_haul(class: Option<Distance>) -> Policy {
     }
 }
 
-/// Slow start without pacing sends each window as one burst. On 1 Gbit/s x 228 ms the bursts of 32 lanes stood 40 ms
-/// in the queue when the path was a third full. Cubic took that for congestion (HyStart, RFC 9406) and grew slowly
-/// from there. A bound above any rate makes the kernel spread each window over the round trip: 100 Gbit/s.
+/// Unpaced slow start sends each window as one burst. On 1 Gbit/s x 228 ms the bursts of 32 lanes stood 40 ms in the queue
+/// of a path a third full; cubic saw congestion (HyStart, RFC 9406) and grew slowly. A bound above any rate (100 Gbit/s)
+/// spreads each window over the round trip.
 const PACED_BYTES_PER_S: u64 = 12_500_000_000;
 
-/// The congestion control for this distance, and why. The policy is empty where the kernel does not show the current
-/// one.
 fn by_distance(distance: &Measured, stream: &TcpStream) -> (Policy, Option<String>) {
     let Ok(now) = socket::congestion_control(stream) else { return (Policy::default(), None) };
     let host = hosts_choice(&now);
     let is_near = distance.class == Some(Distance::Near);
     let (choice, why) = match distance.rtt_us {
-        // Over loopback, bbr without the fq queue paces by timers and costs 3 to 8 times the CPU.
+        // Over loopback, bbr without the fq queue paces by timers, at 3 to 8 times the CPU.
         Some(rtt_us) if is_near && host == PACED_BY_TIMERS => (
             CongestionControl::first_of(&NEAR_CHOICES),
             format!("near, round trip {rtt_us} us: {PACED_BY_TIMERS} paces by timers, which costs CPU"),
@@ -239,25 +227,24 @@ fn by_distance(distance: &Measured, stream: &TcpStream) -> (Policy, Option<Strin
     (Policy { congestion_control: Some(choice), ..Policy::default() }, Some(why))
 }
 
-/// For a socket before it connects or listens, when the distance is unknown.
+/// Tunes a socket before it connects or listens.
 ///
-/// A connection that begins with bbr is paced by timers to its end, even with another congestion control (Linux:
-/// `bbr_init` sets `sk_pacing_status`, and nothing takes it back). Over loopback they cost 12 to 18 % of the processor
-/// time of a verified copy. So it begins without bbr, and [`Policies::for_data`] gives a far one the host's choice.
+/// A connection that begins with bbr is paced by timers to its end (Linux: nothing takes back the `sk_pacing_status` of
+/// `bbr_init`), over loopback at 12 to 18 % of a verified copy's processor time. [`Policies::for_data`] gives a far one the
+/// host's choice.
 pub(crate) fn prepare(socket: impl AsFd) {
     if socket::congestion_control(&socket).is_ok_and(|host| host == PACED_BY_TIMERS) {
         let first = CongestionControl::first_of(&NEAR_CHOICES);
-        // If the kernel refuses, the connection stays as the host has it.
+        // If the kernel refuses, the host's choice stays.
         apply(&socket, &Policy { congestion_control: Some(first), ..Policy::default() }, Ipv4Addr::UNSPECIFIED.into());
     }
 }
 
-/// bbr sends by a timer for each packet train unless the fq queue does it.
+/// Sends by a timer for each packet train, without the fq queue.
 const PACED_BY_TIMERS: &str = "bbr";
-/// Best first. reno is always allowed; cubic is unless the operator says otherwise.
+/// Best first. reno is always allowed; cubic by default.
 const NEAR_CHOICES: [&str; 2] = ["cubic", "reno"];
 
-/// The host's choice for a connection that uses `now`. It differs from `now` after [`prepare`].
 fn hosts_choice(now: &str) -> String {
     match &host::recent_limits().congestion_control {
         Some(default) if default == PACED_BY_TIMERS && NEAR_CHOICES.contains(&now) => default.clone(),
@@ -266,7 +253,7 @@ fn hosts_choice(now: &str) -> String {
 }
 
 fn peer_of(stream: &TcpStream) -> IpAddr {
-    // Without a peer the connection is over, and any policy will do.
+    // Without a peer the connection is over.
     stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip().to_canonical())
 }
 
@@ -283,7 +270,6 @@ mod tests {
     use crate::stream::Stream;
     use crate::way::Way;
 
-    /// Loopback is well below.
     const NEAR_RTT_US: u32 = 5_000;
 
     fn connected() -> (TcpStream, TcpStream) {
@@ -381,13 +367,11 @@ mod tests {
         let (first, second) = (heard.try_recv().unwrap(), heard.try_recv().unwrap());
         assert_eq!(first.class.as_deref(), Some("127.0.0.0/8"));
         assert_eq!(first.falls_short().count(), 0, "{first:#?}");
-        // A value that is not granted is told, with the value in effect.
         let told: Vec<&Applied> = second.falls_short().collect();
         let [short] = told[..] else { panic!("{second:#?}") };
         assert_eq!((short.what, short.asked.as_str()), ("congestion control", "no-such"));
         assert_eq!(short.granted, socket::congestion_control(&other).unwrap());
         assert!(short.reason.contains("network class 127.0.2.0/24"), "{short}");
-        // The user's choice and the distance come on top.
         let patience = Wanted { user_timeout: Some(Duration::from_secs(62)), ..Wanted::default() };
         policies.for_data(&other, &patience, NEAR_RTT_US);
         assert_eq!(socket::user_timeout_ms(&other).unwrap(), 62_000, "readers of the web may pause for longer");
@@ -405,7 +389,6 @@ mod tests {
 
     #[test]
     fn two_networks_get_two_policies_when_they_are_accepted() {
-        // All addresses of both families on one socket, as a daemon listens.
         let listener = Listener::bind(None, None).unwrap();
         let patience = Policy { user_timeout: Some(UserTimeout(Duration::from_secs(7))), ..marked(10) };
         let policies = Policies::new(table([("127.0.0.1/32", patience), ("127.0.0.2/32", marked(20))]));
@@ -423,7 +406,6 @@ mod tests {
         let socket = |at: usize| streams[at].tcp().unwrap();
         assert_eq!([0, 1, 2].map(|at| mark_of(socket(at))), [10, 20, 0]);
         assert_eq!([0, 1, 2].map(|at| socket::user_timeout_ms(socket(at)).unwrap()), [7_000, 0, 0]);
-        // The stream has the policies of its door.
         for stream in &streams {
             stream.tune(&Wanted::default(), NEAR_RTT_US);
         }

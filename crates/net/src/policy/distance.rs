@@ -4,17 +4,17 @@ use std::net::TcpStream;
 
 use haul_sys::tcp_info;
 
-/// The distance of the peer, which decides the policy.
+/// The peer's distance, which decides the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distance {
-    /// In the same building. Loss is rare, and timers cost much.
+    /// Same building: loss is rare, and timers cost much.
     Near,
-    /// Over a long path. The host's choice of congestion control stands.
+    /// A long path: the host's congestion control stands.
     Far,
 }
 
 impl Distance {
-    /// The class of a path with this round-trip time. Times below `near_rtt_us` are near.
+    /// Round-trip times below `near_rtt_us` are near.
     pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> Distance {
         if rtt_us < near_rtt_us { Distance::Near } else { Distance::Far }
     }

@@ -1,5 +1,4 @@
-//! Floors of the retransmission timeout by address, for listeners: the kernel makes the first estimate of a connection
-//! before a program sees it.
+//! Floors of the retransmission timeout by address, for listeners: the kernel makes the first estimate before a program can.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -8,9 +7,8 @@ use super::networks::{Fits, Networks};
 use super::prefix::Prefix;
 
 impl Networks {
-    /// Networks with the floors of their classes, the longest prefixes first, at most `most`. The first network that
-    /// contains an address has its floor; `None`: the kernel's. A class by interface is that of the route there; a
-    /// class by distance is not known yet.
+    /// At most `most` networks with their classes' floors (`None`: the kernel's), the longest prefix first. A class by
+    /// interface is that of the route there; a class by distance is not known yet.
     pub fn floors(&self, most: usize) -> Vec<(Prefix, Option<Duration>)> {
         let loopback = [(IpAddr::from(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
         let everybody = [(IpAddr::from(Ipv4Addr::UNSPECIFIED), 0), (Ipv6Addr::UNSPECIFIED.into(), 0)];
@@ -33,7 +31,7 @@ impl Networks {
     }
 }
 
-/// An address of the network that is in no smaller one of these. `None`: none was found; they seem to fill it.
+/// An address of the network outside these smaller ones.
 fn one_of(prefix: Prefix, all: &[Prefix]) -> Option<IpAddr> {
     let inside = |inner: &&Prefix| inner.length() > prefix.length() && prefix.contains(inner.first());
     let smaller: Vec<&Prefix> = all.iter().filter(inside).collect();

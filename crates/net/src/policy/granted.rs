@@ -4,20 +4,20 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// One setting: the requested value, the value that the kernel granted, and the reason.
+/// One setting: what was asked, granted, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applied {
-    /// Name of the setting.
+    /// The setting.
     pub what: &'static str,
     /// The requested value.
     pub asked: String,
     /// The value in effect.
     pub granted: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The host does not grant it.
     pub refused: bool,
-    /// The user or the operator asked for it by name, and the host does not grant it.
+    /// The same, of a setting named by user or operator.
     pub falls_short: bool,
 }
 
@@ -28,19 +28,19 @@ impl fmt::Display for Applied {
     }
 }
 
-/// The outcome of a policy. This is the event that a connection was tuned.
+/// The outcome of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Granted {
     /// The other end.
     pub peer: IpAddr,
-    /// The name of the network class that holds for it.
+    /// The network class that holds for it.
     pub class: Option<Arc<str>>,
     /// Each setting that was asked for.
     pub settings: Vec<Applied>,
 }
 
 impl Granted {
-    /// The settings that were asked for by name and are not in effect.
+    /// The named settings that are not in effect.
     pub fn falls_short(&self) -> impl Iterator<Item = &Applied> {
         self.settings.iter().filter(|setting| setting.falls_short)
     }

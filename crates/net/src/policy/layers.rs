@@ -10,7 +10,7 @@ use super::values::Policy;
 pub struct Layer<'a> {
     /// The values.
     pub policy: &'a Policy,
-    /// The person or program that asks for them.
+    /// The person or program that asks.
     pub source: Source,
 }
 
@@ -24,13 +24,13 @@ impl Source {
     }
 }
 
-/// The person or program that asks for a value.
+/// The person or program that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The user, by name.
     User,
-    /// The operator or the user, in this network class; or the class is built in.
+    /// The operator or user, in this class, or a built-in class.
     Class(Arc<NetworkClass>),
-    /// The program asks, for this reason. `None`: for the usual reason of the option.
+    /// The program, for this reason or the option's usual one.
     Haul(Option<String>),
 }

@@ -1,7 +1,6 @@
-//! Who is connected: counted by network class and by address, and held to their rates.
+//! Counts connections by network class and by address, and holds them to their rates.
 //!
-//! A connection counts once in all, whichever port it came to, and in each class that holds for it. So a user's own classes do not
-//! widen the operator's.
+//! A connection counts once in all, on any port, and in each of its classes: a user's do not widen the operator's.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,9 +18,8 @@ use super::observed::{self, ObservedClasses};
 #[derive(Default)]
 pub(super) struct Members {
     present: Mutex<Present>,
-    /// The kernel's facts about ended connections.
     observed: Mutex<ObservedClasses>,
-    /// Connections that are held by a second descriptor, to be read at their end.
+    /// Connections with a second descriptor, to be read at their end.
     watched: AtomicUsize,
 }
 
@@ -31,7 +29,7 @@ struct Present {
     most_of_address: Option<u32>,
     all: u32,
     by_source: HashMap<IpAddr, u32>,
-    /// Keyed by the number of the list, and the name of the class.
+    /// Keyed by the list's number and the class.
     classes: HashMap<(usize, String), Count>,
 }
 
@@ -40,7 +38,7 @@ struct Count {
     all: u32,
     by_source: HashMap<IpAddr, OfSource>,
     budget: Option<Weak<Budget>>,
-    /// The facts about its last connection, shared by connections with the same facts.
+    /// The last connection's facts, shared with equals.
     found: Found,
 }
 
@@ -50,14 +48,14 @@ struct OfSource {
     budget: Option<Weak<Budget>>,
 }
 
-/// A class, or this host, has all the connections that it may have.
+/// A class, or this host, has all its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverLimit {
-    /// The class. `None`: this host, on all of its ports.
+    /// The class; `None`: this host, on all ports.
     pub class: Option<String>,
-    /// At most so many at once.
+    /// The connections at once.
     pub limit: u32,
-    /// True for the bound of one address; false for that of all addresses.
+    /// Whether it is the bound of one address.
     pub of_address: bool,
 }
 
@@ -71,22 +69,20 @@ impl fmt::Display for OverLimit {
     }
 }
 
-/// One connection. It counts until this is dropped.
+/// One connection, counted until dropped.
 pub struct Membership {
     members: Arc<Members>,
     source: IpAddr,
     found: Found,
-    /// Most have none.
     over: Option<Box<OverLimit>>,
     budgets: Vec<Arc<Budget>>,
     watched: Option<TcpStream>,
 }
 
-/// The most connections that are watched at once: beyond it, a second descriptor for each would cost too much.
+/// Beyond 1024, second descriptors would cost too much.
 const MAX_WATCHED: usize = 1024;
 
 impl Members {
-    /// Counts a connection, unless it is over a limit.
     pub(super) fn enters(self: &Arc<Self>, found: Found, ip: IpAddr) -> Membership {
         let source = source_of(ip.to_canonical());
         let mut present = self.lock();
@@ -112,7 +108,6 @@ impl Members {
 }
 
 impl Present {
-    /// The limit that one more connection would break.
     fn over_limit(&self, found: &Found, source: IpAddr) -> Option<OverLimit> {
         let of_source = self.by_source.get(&source).copied().unwrap_or(0);
         let host = [(self.most, self.all, false), (self.most_of_address, of_source, true)].map(|limit| (None, limit));
@@ -130,7 +125,6 @@ impl Present {
         })
     }
 
-    /// The same facts, in the memory of an earlier connection.
     fn shared(&mut self, found: Found) -> Found {
         let Some(first) = found.first() else { return found };
         let Some(count) = self.classes.get_mut(&(first.list, first.class.name.clone())) else { return found };
@@ -180,7 +174,7 @@ impl Present {
     }
 }
 
-/// The budget that present connections share; one with another rate replaces it for later ones.
+/// The shared budget; another rate replaces it for later connections.
 fn shared(held: &mut Option<Weak<Budget>>, rate_bytes_per_s: u64) -> Arc<Budget> {
     let now = held.as_ref().and_then(Weak::upgrade).filter(|budget| budget.rate_bytes_per_s == rate_bytes_per_s);
     now.unwrap_or_else(|| {
@@ -191,7 +185,7 @@ fn shared(held: &mut Option<Weak<Budget>>, rate_bytes_per_s: u64) -> Arc<Budget>
 }
 
 impl Membership {
-    /// The source that it counts for: the address, or for IPv6 the network of a household.
+    /// The address that counts, or for IPv6 a household's network.
     pub fn source(&self) -> IpAddr {
         self.source
     }
@@ -201,8 +195,7 @@ impl Membership {
         &self.found
     }
 
-    /// Counts the kernel's view of the connection when this is dropped, for a caller that moves the socket elsewhere.
-    /// With very many connections some are left out.
+    /// Counts the kernel's view when dropped, for a caller that moves the socket; not of very many.
     pub fn watching(mut self, socket: &TcpStream) -> Membership {
         if self.members.watched.fetch_add(1, Ordering::Relaxed) < MAX_WATCHED {
             self.watched = socket.try_clone().ok();
@@ -218,9 +211,9 @@ impl Membership {
         self.over.as_deref()
     }
 
-    /// Counts the kernel's figures of the connection. To be called once, at its end.
+    /// Counts the kernel's figures, once, at the end.
     pub fn observe(&self, socket: impl AsFd) {
-        // An older kernel has no such option: its floor is 200 ms unless the route says otherwise.
+        // An older kernel's floor is 200 ms unless the route says otherwise.
         let floor = retransmission::rto_min(&socket).unwrap_or(KERNELS_FLOOR);
         let floor_us = u32::try_from(floor.as_micros()).ok();
         if let (Some(class), Ok(info)) = (self.found.name(), tcp_info::tcp_info(socket)) {
@@ -229,12 +222,12 @@ impl Membership {
         }
     }
 
-    /// Whether a class of it has a rate.
+    /// Whether one of its classes has a rate.
     pub fn has_rate(&self) -> bool {
         !self.budgets.is_empty()
     }
 
-    /// Counts bytes that were moved, or are about to be, and returns how long to wait for the rates of its classes.
+    /// Counts bytes, and returns how long to wait for the rates of its classes.
     pub fn charge(&self, bytes: u64, now: Instant) -> Duration {
         self.budgets.iter().map(|budget| budget.take(bytes, now)).max().unwrap_or_default()
     }
@@ -258,7 +251,7 @@ const KERNELS_FLOOR: Duration = Duration::from_millis(200);
 /// A rate that several connections share.
 struct Budget {
     rate_bytes_per_s: u64,
-    /// The time at which all bytes so far are paid for.
+    /// When all bytes so far are paid for.
     spent_until: Mutex<Option<Instant>>,
 }
 
@@ -274,11 +267,10 @@ impl Budget {
     }
 }
 
-/// After a pause, this much time of the rate goes at once: a block of 256 KiB at 20 Mbit/s.
+/// After a pause so much goes at once: a block of 256 KiB at 20 Mbit/s.
 const BURST: Duration = Duration::from_millis(100);
 
-/// The source that an address counts for. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690),
-/// and counts once, as behind its one IPv4 address.
+/// The source that an address counts for: a household with 256 networks of 2^64 IPv6 addresses (RIPE-690) counts once.
 pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,

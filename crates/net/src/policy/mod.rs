@@ -5,7 +5,7 @@
 //! network class (`networks.rs`) ---+-> layers -> apply -> Granted: asked against granted, for each option
 //! what haul chooses by distance ---+              (`options.rs` knows each option)
 //! ```
-//! [`Policies`] does this for every connection that is made or accepted (`connection.rs`).
+//! [`Policies`] does this for every connection (`connection.rs`).
 
 mod apply;
 mod buffers;
@@ -108,7 +108,6 @@ mod tests {
         for setting in &granted.settings {
             assert!(setting.granted.ends_with(" ms") || setting.falls_short, "{setting}");
         }
-        // No kernel grants a floor of ten minutes.
         let policy = Policy { rto_min: Some(RtoMin(ms(600_000))), ..Policy::default() };
         let granted = apply(&near, &policy, peer_of(&near));
         let [setting] = &granted.settings[..] else { panic!("{granted:#?}") };

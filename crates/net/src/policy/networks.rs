@@ -36,7 +36,7 @@ pub struct ClassList {
 /// Why a class cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadClass {
-    /// A network of it cannot be added.
+    /// One of its networks cannot be added.
     #[error(transparent)]
     Row(#[from] BadRow),
     /// An interface stands in two classes.
@@ -44,16 +44,16 @@ pub enum BadClass {
     Interface(String),
 }
 
-/// The reason why a peer belongs to a class.
+/// Why a peer belongs to a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fits {
-    /// The address is in this network of the class.
+    /// The class has this network.
     Prefix(Prefix),
     /// The peer is reached by this interface.
     Interface(String),
-    /// The peer is this host itself.
+    /// The peer is this host.
     Loopback,
-    /// The peer is on a network of this host's own.
+    /// The peer is on a network of this host.
     OwnSubnet(Prefix),
     /// The round trip fits.
     Distance,
@@ -90,12 +90,12 @@ impl ClassList {
         Ok(())
     }
 
-    /// Shorter round trips are near.
+    /// Sets the round trip below which a peer is near.
     pub fn near_below_us(&mut self, rtt_us: u32) {
         self.near_rtt_us = Some(rtt_us);
     }
 
-    /// The classes, in their order in the file.
+    /// The classes, in the file's order.
     pub fn classes(&self) -> &[Arc<NetworkClass>] {
         &self.classes
     }
@@ -144,7 +144,7 @@ impl ClassList {
 /// Within a building a round trip takes less.
 pub const NEAR_RTT_US: u32 = 2_000;
 
-/// All lists of classes that hold on this host, the operator's first, and the networks of its own.
+/// The lists of classes, the operator's first, and this host's own networks.
 #[derive(Clone, Debug, Default)]
 pub struct Networks {
     lists: Vec<ClassList>,
@@ -152,13 +152,13 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// The classes of these lists, and the built-in classes behind them, on a host with these networks.
+    /// Takes these lists, the built-in classes, and a host's own networks.
     pub fn of(mut lists: Vec<ClassList>, own: OwnNetworks) -> Networks {
         lists.push(ClassList::built_in());
         Networks { lists, own }
     }
 
-    /// The classes of these lists alone: nothing is built in.
+    /// Takes these lists alone.
     pub fn only(lists: Vec<ClassList>) -> Networks {
         Networks { lists, own: OwnNetworks::default() }
     }
@@ -168,7 +168,7 @@ impl Networks {
         &self.lists
     }
 
-    /// The networks of this host's own.
+    /// The host's own networks.
     pub fn own(&self) -> &OwnNetworks {
         &self.own
     }
@@ -182,7 +182,6 @@ impl Networks {
         Found::of(found.collect())
     }
 
-    /// The facts about the peer of a socket. `rtt_us` is the round trip, if measured.
     pub(super) fn peer(&self, socket: impl AsFd, ip: IpAddr, rtt_us: Option<u32>) -> Peer {
         let interface = match self.asks_for_interfaces() {
             true => {
@@ -198,7 +197,7 @@ impl Networks {
         Peer { ip: ip.to_canonical(), interface, rtt_us }
     }
 
-    /// The facts about an address that need no connection.
+    /// The facts about an address, without a connection.
     pub fn peer_at(&self, ip: IpAddr) -> Peer {
         let interface = self.asks_for_interfaces().then(|| self.own.interface_towards(ip)).flatten();
         Peer { ip: ip.to_canonical(), interface, rtt_us: None }
@@ -209,7 +208,6 @@ impl Networks {
         self.lists.iter().any(|list| list.named(NEAR).or_else(|| list.named(FAR)).is_some())
     }
 
-    /// All networks that a class names or that are this host's own, each once, in no order.
     pub(super) fn prefixes(&self) -> HashSet<Prefix> {
         let named = self.lists.iter().flat_map(|list| list.prefixes.rows().map(|(prefix, _)| prefix));
         let own = self.own.subnets.rows().map(|(prefix, ())| prefix);
@@ -226,23 +224,22 @@ impl Networks {
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The peer's address.
+    /// The address.
     pub ip: IpAddr,
     /// The interface of this host.
     pub interface: Option<String>,
-    /// The round trip; `None`: it was not measured.
+    /// The round trip, if measured.
     pub rtt_us: Option<u32>,
 }
 
-/// The classes that hold for a peer: at most one of each list. Connections with the same classes share it, because
-/// there may be ten thousand.
+/// The classes that hold for a peer, one of each list at most, shared by up to ten thousand connections.
 #[derive(Clone, Debug, Default)]
 pub struct Found(Arc<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     classes: Vec<FoundClass>,
-    /// No connection sends faster than all of its class together may.
+    /// No connection sends faster than its whole class may.
     ceiling: Option<Policy>,
 }
 
@@ -253,7 +250,7 @@ pub struct FoundClass {
     pub class: Arc<NetworkClass>,
     /// Why it holds.
     pub fits: Fits,
-    /// The number of its list.
+    /// The list's number.
     pub list: usize,
 }
 
@@ -270,7 +267,7 @@ impl Found {
         Found(Arc::new(Known { classes, ceiling }))
     }
 
-    /// The other, if both know the same: then this one's memory is given back.
+    /// The other, if equal, to give this memory back.
     pub(super) fn or_same(self, other: &Found) -> Found {
         let is_same = |(one, other): (&FoundClass, &FoundClass)| {
             Arc::ptr_eq(&one.class, &other.class) && one.fits == other.fits && one.list == other.list
@@ -280,12 +277,12 @@ impl Found {
         if ours.len() == theirs.len() && ours.iter().zip(theirs).all(is_same) { other.clone() } else { self }
     }
 
-    /// The classes, that of the operator first.
+    /// The classes, the operator's first.
     pub fn classes(&self) -> &[FoundClass] {
         &self.0.classes
     }
 
-    /// The first class, which gives its name to all.
+    /// The first class, which names all.
     pub fn first(&self) -> Option<&FoundClass> {
         self.classes().first()
     }
@@ -295,7 +292,7 @@ impl Found {
         self.first().map(|found| found.class.name.as_str())
     }
 
-    /// The terms that all of them allow.
+    /// The terms that all allow.
     pub fn terms(&self) -> Terms {
         terms_of(self.classes())
     }
@@ -311,7 +308,7 @@ fn terms_of(classes: &[FoundClass]) -> Terms {
     classes.iter().fold(Terms::default(), |terms, found| terms.and(found.class.terms))
 }
 
-/// The networks that this host is on, and its own addresses.
+/// The networks that this host is on, with its addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnNetworks {
     subnets: PrefixTable<()>,
@@ -320,7 +317,7 @@ pub struct OwnNetworks {
 }
 
 impl OwnNetworks {
-    /// The current networks. If the kernel does not tell them, there are none.
+    /// The current networks, as the kernel tells.
     pub fn of_host() -> OwnNetworks {
         interfaces().map(|found| OwnNetworks::among(&found)).unwrap_or_default()
     }
@@ -335,7 +332,7 @@ impl OwnNetworks {
                 if interface.loopback || leads_away(interface) {
                     continue;
                 }
-                // A table that is full leaves the others out; two interfaces may be on one network.
+                // A full table leaves others out; two interfaces may share a network.
                 let _ = Prefix::around(ip, address.prefix_len).map(|prefix| own.subnets.insert(prefix, ()));
             }
         }
@@ -366,7 +363,7 @@ impl OwnNetworks {
     }
 }
 
-/// Whether the interface is a tunnel, on whose subnet a peer may be anywhere.
+/// Whether the interface is a tunnel: its peers may be anywhere.
 fn leads_away(interface: &Interface) -> bool {
     const TUNNELS: [&str; 10] = ["tun", "wireguard", "ipip", "sit", "gre", "ip6gre", "ip6tnl", "vti", "vti6", "xfrm"];
     interface.point_to_point || interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind))

@@ -1,4 +1,4 @@
-//! The kernel's figures of the ended connections of a network class: round trips, and timeouts.
+//! The kernel's figures of a class's ended connections: round trips, and timeouts.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,31 @@ use haul_sys::tcp_info::TcpInfo;
 /// Classes that are kept: a site has a handful.
 pub const MAX_OBSERVED_CLASSES: usize = 64;
 
-/// Counts by time: four steps for each doubling, from 16 us to four minutes.
+/// Four steps for each doubling, from 16 us to four minutes.
 pub const STEPS: usize = 96;
 const FIRST_US: f64 = 16.0;
 
 /// The connections of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// The connections that were read at their end.
+    /// The connections read at their end.
     pub connections: u64,
     /// Connections by their smoothed round trip.
     pub round_trips: Steps,
-    /// Connections by the lateness that an acknowledgement had to be expected with: smoothed round trip and four
-    /// deviations, less the shortest round trip.
+    /// Connections by an acknowledgement's expected lateness: smoothed round trip and four deviations, less the shortest
+    /// round trip.
     pub lateness: Steps,
-    /// Timeouts, by four deviations of the round trip of their connection: the kernel waits that long, or the floor.
+    /// Timeouts, by four deviations of the round trip: the kernel waits that long, or the floor.
     pub timeouts: Steps,
-    /// Times of sending again until all was acknowledged.
+    /// Periods from a timeout until all was acknowledged.
     pub recoveries: u64,
-    /// The time of these, from the first timeout on, in milliseconds.
+    /// Their length in milliseconds.
     pub recovery_ms: u64,
-    /// Segments that had arrived already when they were sent again (DSACK).
+    /// Segments sent again that had arrived (DSACK).
     pub spurious: u64,
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// The floor that the kernel had granted to the last connection. A connection accepted with a lower one comes down
-    /// to it within some round trips.
+    /// The last connection's floor, perhaps not yet a lower one's.
     pub floor_us: Option<u32>,
 }
 
@@ -50,13 +49,13 @@ impl Steps {
         }
     }
 
-    /// Each step with a count: the longest time in it, and the count.
+    /// Each step's longest time, and its count.
     pub fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
         let upper = |step: usize| (FIRST_US * 2f64.powf(step as f64 / 4.0)).round() as u32;
         self.0.iter().enumerate().filter(|(_, count)| **count > 0).map(move |(step, count)| (upper(step), *count))
     }
 
-    /// All counts together.
+    /// The sum of all counts.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
@@ -73,13 +72,13 @@ impl Steps {
     }
 }
 
-/// The most connections counted of a class. Then all counts are halved, so newer ones weigh more.
+/// Beyond it all counts are halved: newer ones weigh more.
 const MAX_CONNECTIONS: u64 = 1 << 20;
 
 impl Observed {
-    /// Counts one connection at its end, and its floor.
+    /// Counts one ended connection, and its floor.
     pub fn add(&mut self, info: &TcpInfo, floor_us: Option<u32>) {
-        // What was never acknowledged has no round trip.
+        // There is no round trip without an acknowledgement.
         let (Some(rtt_min_us), true) = (info.rtt_min_us, info.rtt_us > 0) else { return };
         let deviation_us = u64::from(info.rtt_var_us) * 4;
         let late_us = (u64::from(info.rtt_us) + deviation_us).saturating_sub(rtt_min_us.into());
@@ -94,7 +93,7 @@ impl Observed {
         self.floor_us = floor_us.or(self.floor_us);
     }
 
-    /// Adds what another count has.
+    /// Adds another count.
     pub fn merge(&mut self, other: &Observed) {
         self.connections += other.connections;
         self.round_trips.merge(&other.round_trips);
@@ -123,7 +122,6 @@ impl Observed {
 /// The observations of each class, by name.
 pub type ObservedClasses = BTreeMap<String, Observed>;
 
-/// Counts a connection of a class. A class beyond the room is left out.
 pub(super) fn count(classes: &mut ObservedClasses, name: &str, info: &TcpInfo, floor_us: Option<u32>) {
     if !classes.contains_key(name) && classes.len() >= MAX_OBSERVED_CLASSES {
         return;

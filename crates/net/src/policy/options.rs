@@ -1,4 +1,4 @@
-//! The options of a policy: how each is set on a socket, read back and written.
+//! The options of a policy: how each is set, read back and written.
 
 use std::fmt;
 use std::io;
@@ -13,23 +13,17 @@ use crate::host;
 
 /// An option of a socket. `Display` writes a value for people.
 pub(super) trait Setting: fmt::Display + Sized + PartialEq {
-    /// The option's name in reports.
     const NAME: &'static str;
-    /// The reason why this program asks for it by itself.
     const WHY: &'static str;
 
-    /// Asks the kernel for the value.
     fn set(&self, socket: BorrowedFd<'_>, peer: IpAddr) -> io::Result<()>;
 
-    /// Reads the value in effect.
     fn read(socket: BorrowedFd<'_>, peer: IpAddr) -> io::Result<Self>;
 
-    /// Whether `granted` is what was asked for.
     fn is_granted(&self, granted: &Self) -> bool {
         self == granted
     }
 
-    /// Words for a value that the kernel refused, to stand behind the reason for asking.
     fn refusal(error: &io::Error) -> String {
         format!("; the kernel refuses it: {error}")
     }
@@ -58,7 +52,7 @@ impl fmt::Display for NoDelay {
     }
 }
 
-/// Congestion controls by the kernel's names, best first: the first that the kernel grants is used.
+/// Congestion controls by the kernel's names, best first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionControl {
     names: Vec<String>,
@@ -70,7 +64,7 @@ impl CongestionControl {
         CongestionControl { names: vec![name.to_owned()] }
     }
 
-    /// The first of these that is granted.
+    /// Takes the first of these that is granted.
     pub fn first_of(names: &[&str]) -> CongestionControl {
         CongestionControl { names: names.iter().map(|name| (*name).to_owned()).collect() }
     }
@@ -117,10 +111,10 @@ impl fmt::Display for CongestionControl {
     }
 }
 
-/// The option SO_MAX_PACING_RATE: the kernel sends no faster, and spreads what it sends over time.
+/// The option SO_MAX_PACING_RATE bounds the rate, spread over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
-    /// At most so much.
+    /// The most.
     pub bytes_per_s: u64,
 }
 
@@ -146,7 +140,7 @@ impl fmt::Display for Pacing {
     }
 }
 
-/// The differentiated services code point (RFC 2474) of the packets that are sent.
+/// The DSCP (RFC 2474) of sent packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dscp(u8);
 
@@ -185,7 +179,7 @@ pub(crate) fn family_of(peer: IpAddr) -> Family {
     if peer.to_canonical().is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
-/// Floor of the retransmission timeout. Linux grants 200 ms at most.
+/// The floor of the retransmission timeout. Linux grants up to 200 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtoMin(pub Duration);
 
@@ -212,7 +206,7 @@ impl fmt::Display for RtoMin {
     }
 }
 
-/// Ceiling of the retransmission timeout. Linux grants 1 to 120 s.
+/// The ceiling of the retransmission timeout. Linux grants 1 to 120 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtoMax(pub Duration);
 
@@ -239,7 +233,7 @@ impl fmt::Display for RtoMax {
     }
 }
 
-/// Longest delay of an acknowledgement. Linux grants 200 ms at most.
+/// The longest delay of an acknowledgement. Linux grants up to 200 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayedAckMax(pub Duration);
 
@@ -266,7 +260,7 @@ impl fmt::Display for DelayedAckMax {
     }
 }
 
-/// TCP_USER_TIMEOUT: sent bytes without an acknowledgement for so long end the connection.
+/// TCP_USER_TIMEOUT: bytes unacknowledged so long end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserTimeout(pub Duration);
 
@@ -289,7 +283,7 @@ impl fmt::Display for UserTimeout {
     }
 }
 
-/// The option SO_KEEPALIVE: when an idle connection is probed.
+/// The option SO_KEEPALIVE probes an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe.
@@ -323,10 +317,10 @@ impl fmt::Display for Keepalive {
     }
 }
 
-/// TCP_NOTSENT_LOWAT: bytes that may wait in the send buffer unsent.
+/// TCP_NOTSENT_LOWAT: bytes that may wait unsent in the send buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsentMax {
-    /// At most so much.
+    /// The most.
     pub bytes: u32,
 }
 
@@ -349,7 +343,7 @@ impl fmt::Display for UnsentMax {
     }
 }
 
-/// The kernel counts in jiffies and rounds up. A jiffy is 10 ms at most.
+/// The kernel rounds up to jiffies of up to 10 ms.
 fn is_rounded_up(asked: Duration, granted: Duration) -> bool {
     (asked..asked.saturating_add(LONGEST_JIFFY)).contains(&granted)
 }

@@ -7,17 +7,17 @@ use std::str::FromStr;
 
 use crate::limits;
 
-/// A network: `10.0.0.0/8`, `2001:db8::/32`, or one address. IPv4 in the form of IPv6 (`::ffff:10.0.0.0/104`) is IPv4.
+/// A network: `10.0.0.0/8`, `2001:db8::/32`, or one address. Mapped IPv4 (`::ffff:10.0.0.0/104`) is IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
     network: IpAddr,
     length: u8,
 }
 
-/// A text or a pair of numbers that names no network.
+/// A text or numbers that name no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPrefix {
-    /// The address cannot be read.
+    /// An unreadable address.
     #[error("'{0}' is not an IP address with the length of a prefix, such as 10.0.0.0/8")]
     Text(String),
     /// The prefix is longer than an address.
@@ -25,21 +25,21 @@ pub enum BadPrefix {
     Length {
         /// The address.
         address: IpAddr,
-        /// The most bits that a prefix may have.
+        /// The most bits.
         max: u8,
     },
-    /// The address has bits behind the prefix: a slip, or one host where a network was meant.
+    /// The address has bits behind the prefix: a slip, or a host.
     #[error("{given} has bits behind its prefix; the network is {meant}")]
     HostBits {
-        /// As it was written.
+        /// The given text.
         given: String,
-        /// Without those bits.
+        /// The network without those bits.
         meant: Prefix,
     },
 }
 
 impl Prefix {
-    /// The network with this address and length.
+    /// The network of this address and length.
     pub fn new(address: IpAddr, length: u8) -> Result<Prefix, BadPrefix> {
         let max = bits_of(address);
         if length > max {
@@ -57,19 +57,19 @@ impl Prefix {
         }
     }
 
-    /// The network of this length around an address. `None`: it would be one address, or everything.
+    /// The network of this length around an address, unless one address or everything.
     pub fn around(address: IpAddr, length: u8) -> Option<Prefix> {
         let is_network = length > 0 && length < bits_of(address);
         is_network.then(|| Prefix::new(masked(address, length), length).ok()).flatten()
     }
 
-    /// Whether the address lies in this network.
+    /// Whether the address lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.network.is_ipv4() && masked(address, self.length) == self.network
     }
 
-    /// The first address of the network.
+    /// The first address.
     pub fn first(&self) -> IpAddr {
         self.network
     }
@@ -87,7 +87,7 @@ impl Prefix {
         }
     }
 
-    /// How many bits all addresses of the network have in common.
+    /// The bits that all its addresses share.
     pub fn length(&self) -> u8 {
         self.length
     }
@@ -110,7 +110,7 @@ impl FromStr for Prefix {
         };
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let length = match length {
-            // No sign and no leading zero: "08" and "+8" are slips.
+            // "08" and "+8" are slips.
             Some(length) if length == "0" || length.starts_with(|first| ('1'..='9').contains(&first)) => {
                 length.parse().map_err(|_| bad())?
             }
@@ -121,7 +121,7 @@ impl FromStr for Prefix {
     }
 }
 
-/// IPv4 in the form of IPv6 begins with `::ffff`, 96 bits.
+/// Mapped IPv4 begins with `::ffff`, 96 bits.
 const MAPPED_BITS: u8 = 96;
 
 fn bits_of(address: IpAddr) -> u8 {
@@ -141,18 +141,18 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// A table from network to anything. Where networks contain each other, the longest prefix wins.
+/// A table by network. The longest prefix wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixTable<T> {
     rows: HashMap<Prefix, T>,
-    /// The number of rows with a prefix of this family (true: IPv4) and length. A search tries each, the longest first.
+    /// The rows of this family (true: IPv4) and length, to be tried in turn.
     lengths: BTreeMap<(bool, u8), usize>,
 }
 
 /// Why a row was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRow {
-    /// There is a row for this network.
+    /// The network has a row.
     #[error("{0} stands in the table twice")]
     Twice(Prefix),
     /// See [`limits::MAX_PREFIXES`].
@@ -180,7 +180,7 @@ impl<T> PrefixTable<T> {
         Ok(())
     }
 
-    /// The row of the smallest network that contains the address.
+    /// The row of the smallest network around the address.
     pub fn find(&self, address: IpAddr) -> Option<(Prefix, &T)> {
         let address = address.to_canonical();
         let lengths = self.lengths.range((address.is_ipv4(), 0)..=(address.is_ipv4(), u8::MAX)).rev();
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(why("10.0.0.0/33"), "a prefix of 10.0.0.0 has at most 32 bits");
         assert_eq!(why("::/129"), "a prefix of :: has at most 128 bits");
         assert_eq!(why("10.1.2.3/8"), "10.1.2.3/8 has bits behind its prefix; the network is 10.0.0.0/8");
-        // IPv4 in the form of IPv6 lies in `::/64`. It counts as IPv4 only.
+        // Mapped IPv4 lies in `::/64`, and counts as IPv4 only.
         assert!(!prefix("::/64").contains("10.0.0.1".parse().unwrap()));
     }
 
@@ -262,7 +262,6 @@ mod tests {
         assert_eq!(table.insert(prefix("::/0"), 0), Err(BadRow::Full));
     }
 
-    /// Few different bits, so that networks contain each other.
     fn address() -> impl Strategy<Value = IpAddr> {
         let v4 = (0..4u32, 0..4u32).prop_map(|(high, low)| IpAddr::from(Ipv4Addr::from_bits(high << 30 | low)));
         let v6 = (0..4u128, 0..4u128).prop_map(|(high, low)| IpAddr::from(Ipv6Addr::from_bits(high << 126 | low)));

@@ -7,23 +7,19 @@ use super::options::{
     CongestionControl, DelayedAckMax, Dscp, Keepalive, NoDelay, Pacing, RtoMax, RtoMin, Setting, UnsentMax, UserTimeout,
 };
 
-/// Visits values of options of different types.
 pub(super) trait Visit {
-    /// A value, and at which place the policy stands that has it.
     fn value<S: Setting>(&mut self, value: &S, at: usize);
 }
 
-/// Each option of a policy: its name, and its type, which says how it is set and read back. A new option is one line
-/// more.
+/// Each option of a policy: name, and type, which sets and reads it.
 macro_rules! policy_of {
     ($($(#[$doc:meta])* $option:ident: $kind:ty,)*) => {
-        /// The values that are asked of a connection. An option that is `None` stays as the kernel has it.
+        /// The values asked of a connection; `None` leaves them to the kernel.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Policy {
             $($(#[$doc])* pub $option: Option<$kind>,)*
         }
 
-        /// For each option, visits the value of the first policy that has one.
         pub(super) fn visit_first<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, visit: &mut impl Visit) {
             $(
                 let value = |(at, policy): (usize, &'a Policy)| policy.$option.as_ref().map(|value| (at, value));
@@ -33,7 +29,6 @@ macro_rules! policy_of {
             )*
         }
 
-        /// Each option as the kernel has it, where it tells.
         pub(super) fn in_effect(socket: BorrowedFd<'_>, peer: IpAddr) -> Vec<(&'static str, String)> {
             let mut values = Vec::new();
             $(values.extend(<$kind>::read(socket, peer).ok().map(|value| (<$kind>::NAME, value.to_string())));)*
@@ -47,9 +42,9 @@ policy_of! {
     no_delay: NoDelay,
     /// How the rate follows the path.
     congestion_control: CongestionControl,
-    /// Bound of the rate, spread evenly over time.
+    /// The bound of the rate, spread over time.
     pacing: Pacing,
-    /// Mark of the packets that are sent.
+    /// The mark of sent packets.
     dscp: Dscp,
     /// Floor of the retransmission timeout.
     rto_min: RtoMin,
@@ -57,10 +52,10 @@ policy_of! {
     rto_max: RtoMax,
     /// Longest delay of an acknowledgement.
     delayed_ack_max: DelayedAckMax,
-    /// Without an acknowledgement for this long, the connection ends.
+    /// The time without an acknowledgement until the end.
     user_timeout: UserTimeout,
     /// When an idle connection is probed.
     keepalive: Keepalive,
-    /// Bytes that may wait in the send buffer unsent.
+    /// Bytes that may wait unsent in the send buffer.
     unsent_max: UnsentMax,
 }

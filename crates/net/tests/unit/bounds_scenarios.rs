@@ -31,7 +31,6 @@ fn a_peer_that_makes_one_key_after_another_and_sends_no_data_is_left() {
     let (near, far) = tcp_pair();
     let (mut near, mut far) = tls_pair(near, far, Cipher::Aes128Gcm);
     near.change_keys_after_records(1);
-    // The first record uses the first key.
     let most = usize::try_from(limits::NEW_KEYS_AT_ONCE).unwrap() + 1;
     for _ in 0..=most {
         near.write_all(b"x").and_then(|()| near.flush()).unwrap();

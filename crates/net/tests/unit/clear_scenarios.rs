@@ -21,7 +21,7 @@ fn a_stream_that_becomes_clear_goes_on_at_the_same_byte_with_keys_of_its_own() {
         near.write_all(b"hello").unwrap();
         near.flush().unwrap();
         let mut near = near.into_clear().unwrap();
-        // The far end may read ahead before it leaves TLS. Those bytes must not be lost.
+        // The far end may read ahead before it leaves TLS: those bytes must not be lost.
         near.write_all(&pattern(ahead)).unwrap();
         let mut hello = [0; 5];
         far.read_exact(&mut hello).unwrap();
@@ -58,7 +58,6 @@ fn clear_bytes_that_come_with_the_end_of_the_handshake_are_not_taken_for_tls() {
         let mut bytes = vec![0; 100_000];
         let hello = before.read(&mut bytes).unwrap();
         behind.write_all(&bytes[..hello]).unwrap();
-        // A slow line, or a slow peer: all later bytes come at once.
         everything.recv().unwrap();
         let rest = before.read(&mut bytes).unwrap();
         behind.write_all(&bytes[..rest]).unwrap();

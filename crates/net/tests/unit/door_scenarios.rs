@@ -102,7 +102,6 @@ impl House {
     }
 }
 
-/// The door closes it: end of file, or a reset if the door left some of our bytes unread.
 fn check_is_closed(mut socket: TcpStream) {
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut rest = Vec::new();
@@ -134,7 +133,6 @@ fn garbage_is_closed_and_an_unknown_key_is_not_delivered() {
     house.check_peer_gets_in();
 }
 
-/// All guests stay young.
 const ALWAYS_YOUNG: Duration = Duration::from_secs(3_600);
 
 #[test]
@@ -144,7 +142,6 @@ fn strangers_from_a_few_addresses_who_take_all_there_is_keep_nobody_out_who_come
     let held: Vec<TcpStream> = (0..16).map(|at| house.knock_from(2 + at / 4)).collect();
     house.wait_for_guests(16);
     house.check_peer_gets_in();
-    // The strangers come back, and displace each other.
     let again: Vec<TcpStream> = (0..16).map(|at| house.knock_from(2 + at / 4)).collect();
     house.check_peer_gets_in();
     drop((held, again));
@@ -193,12 +190,10 @@ fn a_key_that_is_refused_is_charged_and_who_shows_key_after_key_does_not_keep_th
     let house = House::with(rules);
     let (unknown, ciphers) = (Identity::generate().unwrap(), preferred_ciphers(None));
     let (source, start) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
-    // The refusal arrives with the first read.
     let (mut stream, _) = tls::client(house.knock(), &unknown, |_| true, &ciphers).unwrap();
     assert!(stream.read(&mut [0]).is_err());
     house.wait_for_guests(0);
     assert!(house.door.lobby.penalties().owed(source, start) > Duration::ZERO, "a wrong key is charged");
-    // The same again and again, a second apart.
     let refuse_often = || {
         let penalties = || house.door.lobby.penalties();
         (2..100).for_each(|second| penalties().refused(source, REFUSED_KEY, start + Duration::from_secs(second)));
@@ -251,7 +246,7 @@ fn one_byte_at_a_time_is_cut_at_the_deadline() {
     let house = House::with(Rules { deadline: Duration::from_millis(300), ..Rules::default() });
     let mut stranger = house.knock();
     let begin = Instant::now();
-    // The header of a record that would be legal, and then its content, drop by drop.
+    // A legal record's header, and then its content, drop by drop.
     let record = [&[22, 3, 1, 2, 0][..], &[1; 512]].concat();
     let cut = record.iter().any(|byte| {
         std::thread::sleep(Duration::from_millis(20));
@@ -332,7 +327,6 @@ impl Greeter for LineGreeter {
 
 const LINE_PENALTY: Duration = Duration::from_secs(30);
 
-/// A second door, in the lobby of another.
 struct Annex {
     door: Door,
     arrivals: Receiver<Stream>,
@@ -393,7 +387,6 @@ fn what_one_greeter_refuses_is_charged_at_all_doors_of_the_lobby() {
     drop(annex.say("just looking\n"));
     annex.arrivals.recv_timeout(TIMEOUT).unwrap();
     assert!(hearing().is_barred, "who proves nothing earns no trust");
-    // A silent guest of the TLS door has the short deadline now.
     check_is_closed(house.knock());
     house.check_peer_gets_in();
     assert!(!hearing().is_barred, "who proves a key is trusted at both");
@@ -407,14 +400,13 @@ fn guests_of_all_doors_share_one_room() {
     let space = Space { young: Duration::ZERO, ..Rules::default().space };
     let house = House::with(Rules { space, max_guests_per_source: 2, ..Rules::default() });
     let annex = Annex::of(&house);
-    // Each door has an accepting thread of its own, so the order is certain only when each guest has a seat.
+    // Doors accept in their own threads: only seats make the order certain.
     let oldest = annex.say("");
     house.wait_for_guests(1);
     let second = house.knock();
     house.wait_for_guests(2);
     annex.check_peer_gets_in();
     check_is_closed(oldest);
-    // The silent guest of the other door is left.
     house.wait_for_guests(1);
     house.check_peer_gets_in();
     drop(second);

@@ -1,6 +1,4 @@
-//! Records of the kernel equal ours: the same peer opens them, and detects the same damage.
-//!
-//! All but the first test need a kernel with TLS. `make guest` runs them in one.
+//! Records of the kernel equal ours, and show the same damage. All but the first test need a kernel with TLS (`make guest`).
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -61,7 +59,6 @@ fn in_kernel_tls_writes_and_pages_of_files_arrive_in_their_order_with_each_ciphe
     if !kernel_seals() {
         return;
     }
-    // The ranges begin and end anywhere within pages and records.
     let bytes = pattern(3_000_001);
     let parts = [0, 5, 100_000, 100_007, 2_900_000, bytes.len()];
     for cipher in ALL_CIPHERS {
@@ -77,7 +74,6 @@ fn in_kernel_tls_writes_and_pages_of_files_arrive_in_their_order_with_each_ciphe
             send_pages(&mut near, &file, parts[3], parts[4]).unwrap();
             near.write_all(&sent[parts[4]..]).unwrap();
             near.finish_write().unwrap();
-            // The other direction is as it was.
             let mut answer = String::new();
             near.read_to_string(&mut answer).unwrap();
             assert!(near.is_sealed_in_kernel());
@@ -176,7 +172,7 @@ fn in_kernel_tls_a_new_key_of_the_peer_is_followed_or_named() {
     drop(sender.join());
 }
 
-/// The kernel has one cipher for both directions. A receiving key of another cipher makes it refuse ours.
+/// The kernel has one cipher for both directions: another's receiving key makes it refuse ours.
 #[test]
 fn in_kernel_tls_a_key_that_is_refused_changes_nothing() {
     if !kernel_seals() {
@@ -197,7 +193,7 @@ fn in_kernel_tls_a_key_that_is_refused_changes_nothing() {
     assert_eq!(received, "before, after");
 }
 
-/// Other sockets fail after a shutdown. One with kernel TLS takes all bytes, and drops them.
+/// With kernel TLS, unlike others, a socket takes and drops bytes after a shutdown.
 #[test]
 fn in_kernel_tls_nothing_is_taken_after_a_shutdown() {
     if !kernel_seals() {
@@ -240,7 +236,7 @@ fn in_kernel_tls_a_flipped_bit_fails_and_nothing_wrong_is_delivered() {
     }
 }
 
-/// A key may seal 300 records here. A call of 256 KiB makes 16 records, and could make 66: one for each page.
+/// A call of 256 KiB makes 16 to 66 records, one for each page. The key may seal 300.
 #[test]
 fn in_kernel_tls_a_key_is_changed_in_time_or_the_connection_ends_in_time() {
     if !kernel_seals() {
@@ -265,7 +261,6 @@ fn in_kernel_tls_a_key_is_changed_in_time_or_the_connection_ends_in_time() {
             let changes = counter("TlsTxRekeyOk");
             assert!(changes >= 2, "10 MB are 611 records: {changes} changes");
         }
-        // Before Linux 6.14.
         Err(error) => {
             assert!(KeyUsedUp::caused(&error), "{error}");
             assert_eq!(end.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "not taken for the end");
@@ -300,7 +295,6 @@ fn in_kernel_tls_a_peer_that_asks_for_another_key_gets_it_or_no_more_data() {
     near.seal_in_kernel().unwrap();
     near.write_all(&bytes[..300_000]).unwrap();
     was_asked.recv().unwrap();
-    // The request comes before the data behind it.
     near.read_exact(&mut [0; 5]).unwrap();
     let result = near.write_all(&bytes[300_000..]).and_then(|()| near.finish_write());
     drop(near);

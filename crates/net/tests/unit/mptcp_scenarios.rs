@@ -1,4 +1,4 @@
-//! Connections over several paths, and what becomes of them where a host or the network has no MPTCP.
+//! Connections over several paths, and what becomes of them without MPTCP.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
@@ -37,7 +37,6 @@ fn at_loopback(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
 }
 
-/// The client, and what the listener accepted.
 fn pair(listener: &Listener, way: &Way) -> (TcpStream, TcpStream) {
     let near = dialled(at_loopback(listener.port()), way);
     (near, listener.socket.accept().unwrap().0)
@@ -91,7 +90,6 @@ fn a_listener_takes_both_protocols_and_each_end_knows_which_it_has() {
     }
 }
 
-/// All options that haul sets, and some that it only reads.
 fn every_option() -> Policy {
     let ms = Duration::from_millis;
     Policy {
@@ -131,7 +129,6 @@ fn a_client_without_mptcp_gets_a_socket_like_that_of_a_plain_listener() {
     assert_eq!(granted(&by_ours).len(), 9, "nothing is missing");
 }
 
-/// Pages of files, sealed by the kernel, over what a listener for both accepted.
 #[test]
 fn a_client_without_mptcp_is_sealed_for_as_ever_and_one_with_mptcp_by_the_program() {
     if !has_mptcp() {
@@ -209,7 +206,6 @@ fn a_host_without_mptcp_listens_and_dials_over_tcp_and_says_so() {
     });
 }
 
-/// Two hosts with two cables. The client's second address joins connections that use MPTCP.
 fn two_hosts() -> Option<(OwnNetwork, OwnNetwork)> {
     if !has_mptcp() {
         return None;
@@ -260,7 +256,6 @@ fn both_paths_are_told_apart_and_a_connection_survives_the_loss_of_one() {
     assert_eq!(near.is_mptcp(), Some(true));
 }
 
-/// N14: something on the way removes the option from every packet.
 #[test]
 fn a_network_that_strips_mptcp_leaves_plain_tcp_with_the_same_bytes() {
     let Some((client, server)) = two_hosts() else { return };

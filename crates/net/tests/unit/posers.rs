@@ -10,7 +10,7 @@ use crate::public_key::PublicKey;
 use crate::scenarios::{ALL_CIPHERS, tcp_pair};
 use crate::tls;
 
-/// If the answers differed, anybody could find out which keys a server knows: public keys are no secrets.
+/// Public keys are no secrets: different answers would tell which keys a server knows.
 #[test]
 fn of_a_key_that_is_shown_and_not_proved_nothing_is_said() {
     let answer_to = |is_listed: bool| {
@@ -34,7 +34,6 @@ fn of_a_key_that_is_shown_and_not_proved_nothing_is_said() {
     let listed = answer_to(true);
     assert_eq!(listed, answer_to(false));
     assert_ne!(listed.0, io::ErrorKind::PermissionDenied, "that the key is refused is no answer either");
-    // Nor does a server learn whom we know.
     let (near, far) = tcp_pair();
     let (server, me) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let poser = Identity::generate().unwrap().posing_as(server.public());

@@ -174,7 +174,6 @@ fn flush_sends_small_writes_and_has_input_sees_them() {
     near.flush().unwrap();
     let mut received = [0; 5];
     far.read_exact(&mut received[..2]).unwrap();
-    // Three bytes are decrypted and wait in the stream, none in the socket.
     assert!(far.has_input());
     far.read_exact(&mut received[2..]).unwrap();
     assert_eq!(&received, b"hello");
@@ -223,7 +222,7 @@ fn shutdown_unblocks_readers_and_writers() {
     for (at, (near, _far)) in pairs.into_iter().enumerate() {
         let handle = near.shutdown_handle();
         let (mut reader, mut writer) = near.split();
-        // A blocked write to a pipe ends only when the other end is closed. The callback closes it.
+        // A blocked write to a pipe ends only when the callback closes the other end.
         let blocks_in_write = at != 1;
         let (tell, told) = mpsc::channel();
         let tell_too = tell.clone();
@@ -263,7 +262,7 @@ fn both_halves_work_at_once_without_a_deadlock() {
     const BYTES: usize = 64 << 20;
     let (near, far) = tcp_pair();
     let (near, far) = tls_pair(near, far, Cipher::Aes128Gcm);
-    // Each end writes all its bytes before it reads. Only independent halves complete this.
+    // Only independent halves complete this: each end writes all before it reads.
     thread::scope(|scope| {
         for end in [near, far] {
             let (mut reader, mut writer) = end.split();
@@ -287,7 +286,6 @@ fn both_halves_work_at_once_without_a_deadlock() {
     });
 }
 
-/// Passes bytes from one socket to another, and flips one bit.
 pub(crate) fn relay_with_a_flip(mut from: TcpStream, mut to: TcpStream, at: u64) {
     let mut passed = 0;
     let mut buffer = [0; 4096];
@@ -305,7 +303,7 @@ pub(crate) fn relay_with_a_flip(mut from: TcpStream, mut to: TcpStream, at: u64)
 
 #[test]
 fn a_flipped_bit_fails_and_nothing_wrong_is_delivered() {
-    // Past the handshake, which is below 4 KiB: within content, and in the header of a later record.
+    // Past the handshake (below 4 KiB): within content, and in the header of a later record.
     for at in [20_000, 70_000, 200_001] {
         let (near, relay_in) = tcp_pair();
         let (relay_out, far) = tcp_pair();
@@ -320,7 +318,6 @@ fn a_flipped_bit_fails_and_nothing_wrong_is_delivered() {
         let error = far.read_to_end(&mut received).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
         assert!(received.len() < bytes.len() && bytes.starts_with(&received));
-        // The error stays.
         assert_eq!(far.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::InvalidData);
         drop(far);
         drop(writer.join());
@@ -355,14 +352,12 @@ fn keys_change_on_the_way_in_both_directions() {
     }
 }
 
-/// The first window of a path with an MTU of 1500 is 10 segments of 1448 bytes. A longer flight takes one round trip
-/// more.
+/// At an MTU of 1500 the first window is 10 segments of 1448 bytes. Beyond it takes one round trip more.
 #[test]
 fn the_first_flight_fills_the_window_and_no_more() {
     const FIRST_WINDOW_BYTES: u64 = 14_480;
     for (flight_bytes, least, most) in [(0, 200, 2_048), (1_000, 200, 2_048), (14_480, 8_688, FIRST_WINDOW_BYTES)] {
         let (near, mut far) = tcp_pair();
-        // Nobody answers.
         far.shutdown(Shutdown::Write).unwrap();
         let (me, deadline) = (Identity::generate().unwrap(), Duration::from_secs(10));
         let link = Arc::new(Link::new(near.into()));
@@ -370,7 +365,7 @@ fn the_first_flight_fills_the_window_and_no_more() {
         let sent = io::copy(&mut far, &mut io::sink()).unwrap();
         assert!((least..=most).contains(&sent), "{sent} bytes for {flight_bytes}");
     }
-    // Six of ten segments are enough to double the window, and a server ignores their content.
+    // Six of ten segments double the window, and a server ignores their content.
     let (near, far) = tcp_pair();
     let (me, peer) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let accepts = thread::spawn(move || crate::server(far, &peer, |_| true, &[Cipher::Aes128Gcm]).unwrap().0);
@@ -379,7 +374,6 @@ fn the_first_flight_fills_the_window_and_no_more() {
     check_carries(near, accepts.join().unwrap(), &pattern(100_000), 1000);
 }
 
-/// Our record layer talks to that of rustls, which also asks us to change keys.
 #[test]
 fn padding_grows_what_is_sent_and_is_not_read() {
     for cipher in ALL_CIPHERS {
@@ -432,7 +426,7 @@ fn our_records_are_those_of_rustls() {
         near.flush().unwrap();
         near.read_exact(&mut received).unwrap();
         assert!(received == bytes);
-        // rustls asked for new keys with its own change. These bytes go out under our new key.
+        // rustls' change asked for new keys: these bytes have our new key.
         near.write_all(&bytes).unwrap();
         near.flush().unwrap();
         assert_eq!(near.read(&mut received).unwrap(), 0);
@@ -521,7 +515,7 @@ pub(crate) mod bench {
     type Receive = Box<dyn FnMut(&mut [u8]) -> usize>;
 
     fn cost(name: &str, mut round: impl FnMut() -> (Send, Receive)) {
-        // The round with the smallest sum counts. Over loopback the kernel charges its work to either side.
+        // The smallest sum counts: over loopback the kernel charges either side.
         let mut best = (f64::MAX, f64::MAX, 0.0);
         for _ in 0..ROUNDS {
             let (mut send, mut receive) = round();
@@ -581,8 +575,7 @@ pub(crate) mod bench {
         }
     }
 
-    /// rustls in its plain way: 64 KiB at a time, drained by vectored writes. Reads of 256 KiB are fed to it in
-    /// parts.
+    /// rustls in its plain way: 64 KiB at a time, vectored writes, reads of 256 KiB in parts.
     fn buffered(mut near: TcpStream, mut far: TcpStream, cipher: Cipher) -> (Send, Receive) {
         let mut server = rustls_server(cipher);
         let mut client = rustls_client(cipher);
@@ -622,7 +615,7 @@ pub(crate) mod bench {
                         rest = 0..far.read(&mut input).unwrap();
                     }
                     let mut part = &input[rest.clone()];
-                    // It takes 4 KiB at a time, and at most one record before processing.
+                    // rustls takes 4 KiB at a time, and at most one record before processing.
                     while !part.is_empty() && server.wants_read() {
                         match server.read_tls(&mut part) {
                             Ok(0) | Err(_) => break,

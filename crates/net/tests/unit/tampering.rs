@@ -16,23 +16,21 @@ enum Tampering {
     Nothing,
     Repeated,
     Dropped,
-    /// The record comes after the next one.
     Moved,
-    /// The carrier ends the connection before it.
     Cut,
     /// A record of another connection takes its place.
     Replaced(Vec<u8>),
-    /// Each of these bytes is written over the other, in the first place where they stand.
+    /// The first bytes, where they first stand, become the second.
     Edited(&'static [u8], &'static [u8]),
 }
 
 /// Well past the handshake, and before the last record.
 const AT: usize = 10;
 
-/// With 16 KiB at most in each, these are two dozen records.
+/// Two dozen records of at most 16 KiB.
 const BYTES: usize = 400_000;
 
-/// Header of a record: type, version, length (RFC 8446, section 5.1).
+/// Type, version, length (RFC 8446, section 5.1).
 const HEADER_BYTES: usize = 5;
 
 fn next_record(from: &mut TcpStream) -> Option<Vec<u8>> {
@@ -76,7 +74,6 @@ fn edited(record: &[u8], what: &[u8], by: &[u8]) -> Vec<u8> {
     [&record[..at], by, &record[at + by.len()..]].concat()
 }
 
-/// Both ends of a connection with tampering in its first direction, and the thread that returns the record.
 fn tampered(at: usize, tampering: Tampering) -> (TcpStream, TcpStream, thread::JoinHandle<Vec<u8>>) {
     let (near, carrier_in) = tcp_pair();
     let (carrier_out, far) = tcp_pair();
@@ -96,7 +93,6 @@ enum SealedBy {
     Kernel,
 }
 
-/// Returns what arrives when the carrier does this to record [`AT`], and that record.
 fn arrives_despite(tampering: Tampering, sealed_by: SealedBy) -> (io::Result<()>, Vec<u8>, Vec<u8>) {
     let (near, far, carrier) = tampered(AT, tampering);
     let (mut near, mut far): (Stream, Stream) = tls_pair(near, far, Cipher::Aes128Gcm);
@@ -144,9 +140,8 @@ fn a_connection_that_is_cut_is_not_taken_for_its_end() {
 
 #[test]
 fn offers_that_are_edited_on_the_way_end_the_handshake() {
-    // The first edit swaps the two ciphers of the offer, so that the server takes the other one. The second edit
-    // offers an older version (RFC 8446, sections 4.1.2 and 4.2.1: extension 43, two bytes of length, one byte of the
-    // list's length, TLS 1.3).
+    // The first edit swaps the offered ciphers. The second offers an older version (RFC 8446, sections 4.1.2 and 4.2.1:
+    // extension 43, its length, the list's length, TLS 1.3).
     let ciphers = Tampering::Edited(&[0x13, 0x01, 0x13, 0x02], &[0x13, 0x02, 0x13, 0x01]);
     let version = Tampering::Edited(&[0, 43, 0, 3, 2, 3, 4], &[0, 43, 0, 3, 2, 3, 3]);
     for tampering in [ciphers, version] {
@@ -160,8 +155,7 @@ fn offers_that_are_edited_on_the_way_end_the_handshake() {
     }
 }
 
-/// The carrier counts the records. Only an announcement of a new key has five bytes of content, one of type and a tag
-/// of 16.
+/// Only a new key's record has five bytes of content, one of type and a tag of 16.
 #[test]
 fn a_key_seals_no_more_records_than_it_may() {
     const UPDATE_BYTES: usize = HEADER_BYTES + 5 + 1 + 16;
@@ -192,14 +186,12 @@ fn a_key_seals_no_more_records_than_it_may() {
         drop(writer.join().unwrap());
         let lengths = carrier.join().unwrap();
         let under_each_key: Vec<usize> = lengths.split(|&length| length == UPDATE_BYTES).map(<[usize]>::len).collect();
-        // The first key also has the handshake. The last key also has the end of the connection.
         let [_, whole @ .., last] = &under_each_key[..] else { panic!("one key: {lengths:?}") };
         assert_eq!(under_each_key.len(), BYTES.div_ceil(16_384) / PER_KEY, "{lengths:?}");
         assert!(whole.iter().all(|&records| records == PER_KEY) && *last <= PER_KEY + 1, "{under_each_key:?}");
     }
 }
 
-/// The counterpart of `another_application_protocol_is_refused`.
 #[test]
 fn a_client_of_another_application_protocol_is_refused() {
     for protocols in [&[][..], &["http/1.1"], &["h2", "ftp"], &["haul/2"]] {
