@@ -9,24 +9,32 @@ PREFIX ?= /usr/local
 # Cargo builds for a named target (see .cargo/config.toml), so programs lie below its triple.
 TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-HAUL   := $(TARGET)/$(TRIPLE)/release/haul
+
+# The release profile ships. Tests and the demo run the same source as it is built for development: with assertions, in a third of the
+# time. `make test PROFILE=release` tries what ships.
+PROFILE ?= release
+demo test test-dist guest e2e: PROFILE = dev
+HAUL = $(TARGET)/$(TRIPLE)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/haul
 
 # On some processors the packaged guest kernel needs help, which `setup-test` makes. Looked for when a test begins.
 GUEST_KERNEL := $(abspath $(TARGET))/guest-kernel/linux.uml
 WITH_GUEST_KERNEL = $(if $(HAUL_LAB_KERNEL),,$(shell test -x $(GUEST_KERNEL) && echo HAUL_LAB_KERNEL=$(GUEST_KERNEL)))
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest dist test-dist e2e sweep fuzz fuzz-brief unit-fuzz-build lint-deny demo bench bench-web man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest dist test-dist e2e sweep fuzz fuzz-brief lint-deny demo bench bench-web man install clean help
 
 all: build
 
-build: haul
-	$(CARGO) build --release --locked -p haul-lab
+# All tests, and the programs that they start, are one build: another choice of packages has other features, and builds them again.
+TESTS_AND_PROGRAMS = $(CARGO) test --workspace --locked
+
+build:
+	$(if $(filter dev,$(PROFILE)),$(TESTS_AND_PROGRAMS) --no-run,$(CARGO) build --profile $(PROFILE) --locked -p haul-cli -p haul-lab)
 
 haul:
-	$(CARGO) build --release --locked -p haul-cli
+	$(CARGO) build --profile $(PROFILE) --locked -p haul-cli
 
 # Everything that must be clean, quickest first.
-test: setup-test fmt-check tidy clippy unit-fuzz-build test-dist guest e2e lint-deny-if-there
+test: setup-test fmt-check tidy clippy build unit fuzz-brief test-dist guest e2e lint-deny-if-there
 
 setup-test:
 	scripts/setup-test.sh
@@ -41,9 +49,9 @@ tidy:
 clippy:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# Tests of the crates, in the profile for development: quick to build, with overflow checks and assertions.
+# Tests of the crates. Many of them wait for a guest kernel or a network, so three test programs run at a time.
 unit:
-	$(WITH_GUEST_KERNEL) $(CARGO) test --workspace --locked --exclude haul-e2e
+	$(WITH_GUEST_KERNEL) CARGO=$(CARGO) scripts/unit-tests.sh 3
 
 # Tests of the crates that need a kernel with TLS, in a guest kernel (the package user-mode-linux; no root).
 guest: build
@@ -51,13 +59,12 @@ guest: build
 
 E2E = $(WITH_GUEST_KERNEL) HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) CARGO=$(CARGO) scripts/scenarios.sh
 
-# Scenarios with the release build between network namespaces (root; otherwise most of them say why they are skipped).
-# `make e2e TESTS=resume` runs a part. Most scenarios wait for a network: with three at a time two processors are idle for more than half of it.
-# Those of `limits`, `why` and `outlook` judge what is slow and when something is known, so they have more of the processors.
-# What fails beside others runs once more, alone.
+# Scenarios between network namespaces (root; otherwise most of them say why they are skipped). `make e2e TESTS=resume` runs a part.
+# Most scenarios wait for a network: with six at a time two processors are busy. Those of `limits`, `why` and `outlook` judge what is
+# slow and when something is known, so they have more of the processors. What fails beside others runs once more, alone.
 e2e: build
 ifeq ($(TESTS),)
-	$(E2E) --test-threads=4 --skip limits:: --skip why:: --skip outlook::
+	$(E2E) --test-threads=6 --skip limits:: --skip why:: --skip outlook::
 	$(E2E) --test-threads=2 limits:: why:: outlook::
 else
 	$(E2E) --test-threads=3 $(TESTS)
@@ -73,15 +80,9 @@ fuzz:
 	$(CARGO) run --locked -p haul-fuzz --example corpus -- unpack fuzz/corpus
 	$(CARGO) +nightly fuzz run -s none --features libfuzzer $(DECODER)
 
-# Linking the program takes minutes of one processor: tests have the others meanwhile. Both profiles are built apart from each other.
-# What cargo starts cannot use the job server of make, and warns.
-unit-fuzz-build:
-	$(CARGO) test --workspace --locked --exclude haul-e2e --no-run
-	+@$(MAKE) --no-print-directory --jobs=3 --output-sync=target CARGO='env -u MAKEFLAGS $(CARGO)' unit fuzz-brief build
-
-# Each decoder over changes of what is kept, 150 s in all. The same packages as of `make unit`, so that nothing is built again.
+# Each decoder over changes of what is kept, a minute in all.
 fuzz-brief:
-	$(CARGO) build --workspace --locked --exclude haul-e2e --example brief
+	$(TESTS_AND_PROGRAMS) --no-run
 	$(TARGET)/$(TRIPLE)/debug/examples/brief
 
 # Licences, sources and known vulnerabilities of the dependencies.
@@ -124,7 +125,7 @@ dist: build
 
 # Each of them in an empty root, with a copy of a file there. As root, on Debian; otherwise it says what is skipped.
 test-dist: build
-	HAUL_BIN=$(HAUL) scripts/test-dist.sh
+	HAUL_BIN=$(HAUL) PROFILE=$(PROFILE) scripts/test-dist.sh
 
 install: man
 	install -D -m 755 $(HAUL) $(DESTDIR)$(PREFIX)/bin/haul
@@ -160,7 +161,7 @@ help:
 	@echo "make guest      tests that need a kernel with TLS, in a guest kernel"
 	@echo "make sweep      a small job, killed before each of its operations"
 	@echo "make fuzz       DECODER=control: any bytes, until something is found"
-	@echo "make fuzz-brief each decoder over changed inputs, 150 s in all"
+	@echo "make fuzz-brief each decoder over changed inputs, a minute in all"
 	@echo "make demo       copy, kill, resume and verify a real tree over a private sshd"
 	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
 	@echo "make bench-web  haul serve --http beside nginx on this machine"

@@ -9,8 +9,8 @@ source scripts/private-sshd.sh
 
 HAUL=${HAUL_BIN:-}
 if [[ -z $HAUL ]]; then
-    cargo build --release --locked -p haul-cli
-    HAUL=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/haul
+    cargo build --locked -p haul-cli
+    HAUL=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/debug/haul
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/haul-demo.XXXXXX")

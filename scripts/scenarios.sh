@@ -9,9 +9,11 @@ failures_max=8
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# The packages are those of `make build`, so that nothing is built again.
+scenarios() { "${CARGO:-cargo}" test --workspace --locked --no-fail-fast --test daemon --test guest --test scenarios "$@"; }
 # A build that fails is no scenario that fails.
-"${CARGO:-cargo}" test --locked -p haul-e2e --no-run
-if "${CARGO:-cargo}" test --locked -p haul-e2e --no-fail-fast -- "$@" 2>&1 | tee "$log"; then
+scenarios --no-run
+if scenarios -- "$@" 2>&1 | tee "$log"; then
     exit 0
 fi
 mapfile -t failed < <(sed -nE 's/^test (.+) \.\.\. FAILED$/\1/p' "$log")
@@ -20,5 +22,5 @@ if ((${#failed[@]} == 0 || ${#failed[@]} > failures_max)); then
     exit 1
 fi
 echo "once more, alone: ${failed[*]}"
-"${CARGO:-cargo}" test --locked -p haul-e2e --no-fail-fast -- --exact --test-threads=1 "${failed[@]}"
+scenarios -- --exact --test-threads=1 "${failed[@]}"
 echo "failed beside others, passed alone: ${failed[*]}"

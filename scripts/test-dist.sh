@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs each package of `make dist` into an empty root, and copies a file with it there.
 #
-#   HAUL_BIN=target/…/release/haul
+#   HAUL_BIN=target/…/release/haul PROFILE=release
 #
 # The empty root is a Debian of the essential packages of this host, without anything else. What cannot run here is named, and with
 # CI=true it is an error.
@@ -76,12 +76,13 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 history=$(git rev-parse --path-format=absolute --git-common-dir 2>/dev/null || echo "$PWD")
 make_there() {
     quietly env -i HOME=/tmp PATH="$sysroot/bin:/usr/sbin:/usr/bin:/sbin:/bin" CARGO_HOME="$cargo_home" CARGO_NET_OFFLINE=true \
+        PROFILE="$PROFILE" ${CARGO_INCREMENTAL:+CARGO_INCREMENTAL="$CARGO_INCREMENTAL"} \
         ${CARGO_TARGET_DIR:+CARGO_TARGET_DIR="$CARGO_TARGET_DIR"} \
         timeout "$MAKE_LIMIT_S" unshare --map-root-user --mount sh -ec '
             root=$1 goal=$2
             shift 2
             for dir in "$@" /dev /proc; do mkdir -p "$root$dir"; mount --rbind "$dir" "$root$dir"; done
-            exec chroot "$root" make -C "$1" "$goal"' sh "$1" "$2" "$PWD" "$sysroot" "$cargo_home" "$history"
+            exec chroot "$root" make -C "$1" "$goal" PROFILE="$PROFILE"' sh "$1" "$2" "$PWD" "$sysroot" "$cargo_home" "$history"
 }
 
 # Looking whether all is built takes seconds; a build takes many minutes.
@@ -117,7 +118,9 @@ else
 fi
 
 # ---- The three commands of an installer: make, make install, make uninstall ----
-built=$(realpath -q "${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/haul" || true)
+directory=${PROFILE:=release}
+if [[ $PROFILE == dev ]]; then directory=debug; fi
+built=$(realpath -q "${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/$directory/haul" || true)
 if ! has dpkg-query || ! has make; then
     skipped "make in an empty root: this is no Debian with make"
 elif [[ $HAUL_BIN != "$built" || ! -x $HAUL_BIN-lab ]]; then

@@ -32,5 +32,5 @@ export HAUL_LAB_BIN HAUL_LAB_KERNEL GUEST_TOPOLOGY HAUL_TEST_KERNEL_TLS
 
 triple=$(rustc -vV | sed -n 's/^host: //p')
 export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$triple")_RUNNER=$PWD/scripts/test-in-guest.sh --one"
-# The same packages as of `make unit`, so that nothing is built again.
-"${CARGO:-cargo}" test --workspace --locked --exclude haul-e2e --lib --test inside -- "$tests"
+# The same packages as of `make build`, so that nothing is built again.
+"${CARGO:-cargo}" test --workspace --locked --lib --test inside -- "$tests"
