@@ -17,7 +17,7 @@ use haul_channel::lane_addresses::LaneAddresses;
 use haul_kept::sync::lock;
 
 /// A peer silent for this long is at least so far. Lanes dialled now come two thirds of a round trip earlier on 228 ms. An
-/// unknown path then begins with 32 lanes, or 64 for much data.
+/// unknown path then begins with 32 lanes, or 64 for much data and for a pull.
 const FAR_AFTER: Duration = Duration::from_millis(80);
 
 /// Lanes dialled before a daemon's control channel stands: saves three round trips, half a second on 1 Gbit/s x 228 ms.
@@ -98,7 +98,7 @@ impl Beginning {
             Some(known) => known.rtt_min_us,
             None => match answer.recv_timeout(FAR_AFTER) {
                 Ok((_, rtt_us)) => rtt_us,
-                Err(RecvTimeoutError::Timeout) if dialler.terms.sends_much() => QUICK_FROM_US,
+                Err(RecvTimeoutError::Timeout) if dialler.terms.may_move_much() => QUICK_FROM_US,
                 Err(RecvTimeoutError::Timeout) => micros(FAR_AFTER),
                 Err(RecvTimeoutError::Disconnected) => return Err("they are not needed".into()),
             },

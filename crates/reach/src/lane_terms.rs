@@ -64,7 +64,7 @@ impl LaneTerms {
 
     /// The first lanes, and why.
     pub fn first_lanes(&self, way: &Way, peer: IpAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
-        let advice = tuning::first_lanes(&self.carriage_towards(way, peer), &self.foreseen, rtt_us, cpus);
+        let advice = tuning::first_lanes(&self.carriage_towards(way, peer), &self.expected(), rtt_us, cpus);
         match self.lanes_max(peer) {
             Some(most) if most < advice.0 => (most, "the network class of the far side has no more"),
             _ => advice,
@@ -83,6 +83,19 @@ impl LaneTerms {
     pub(crate) fn sends_much(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.direction == Direction::To)
             && self.foreseen.bytes() >= QUICK_START_WORTH_BYTES
+    }
+
+    /// Whether much data comes, or nobody here knows.
+    pub(crate) fn may_move_much(&self) -> bool {
+        self.expected().bytes() >= QUICK_START_WORTH_BYTES
+    }
+
+    /// Only the far side knows how much it will send. It lets surplus lanes rest, and pads the others if they are worth it.
+    fn expected(&self) -> Foreseen {
+        match &self.memory {
+            Some(Memory { direction: Direction::From, .. }) => Foreseen::of(QUICK_START_WORTH_BYTES),
+            _ => self.foreseen.clone(),
+        }
     }
 
     /// Admits only the peer's key.
@@ -138,5 +151,29 @@ impl LaneTerms {
             events: events.sender(),
             dial_threads,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_channel::channel::Events;
+    use haul_kept::surroundings::Surroundings;
+
+    use super::*;
+    use crate::dial_threads::DialThreadsOwner;
+
+    #[test]
+    fn a_pull_begins_with_as_many_lanes_as_a_push_of_much_data() {
+        let (events, owner) = (Events::new(), DialThreadsOwner::new());
+        let lanes = |direction, bytes, rtt_us| {
+            let memory = Some(Memory { paths: KnownPaths::of(&Surroundings::default()), direction });
+            let nobody = LaneTerms::towards_nobody(&events, owner.threads());
+            let terms = LaneTerms { memory, foreseen: Foreseen::of(bytes), ..nobody };
+            terms.first_lanes(&Way::default(), IpAddr::from([192, 0, 2, 1]), rtt_us, 8).0
+        };
+        assert_eq!(lanes(Direction::To, 10_000, 228_000), 32);
+        assert_eq!(lanes(Direction::To, QUICK_START_WORTH_BYTES, 228_000), 64);
+        assert_eq!(lanes(Direction::From, 0, 228_000), 64);
+        assert_eq!(lanes(Direction::From, 0, 100_000), 32);
     }
 }

@@ -19,6 +19,10 @@ impl Found {
         self.settled_bytes = self.settled_bytes.saturating_add(bytes);
     }
 
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn settled_files(&self) -> u64 {
         self.settled_files
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use haul_channel::channel::{self, Channel, Events, LaneBack, LaneEnd, SessionEvent};
 use haul_channel::clock::Clock;
+use haul_channel::foreseen::Foreseen;
 use haul_channel::lane_addresses::LaneAddresses;
 use haul_channel::lane_role::{self, LaneRole};
 use haul_channel::lane_threads::{LaneKeeper, Lanes};
@@ -41,6 +42,7 @@ pub(super) struct Session<'a> {
     watch: &'a Arc<Watch>,
     clock: Clock,
     pub(super) tuning: Tuning,
+    foreseen: Foreseen,
     server: Option<ServerOfEnd>,
     lanes_here: BTreeSet<u16>,
     rate: RateLimit,
@@ -81,8 +83,11 @@ impl<'a> Session<'a> {
     ) -> Self {
         let clock = Clock::new(job.carriage.timeout_ms);
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
-        let tuning =
-            Tuning::new(&job.carriage, foreseen).permitted(&job.carriage, job.permits.clone(), job.hooks.clone());
+        let tuning = Tuning::new(&job.carriage, foreseen.clone()).permitted(
+            &job.carriage,
+            job.permits.clone(),
+            job.hooks.clone(),
+        );
         let tuning = match &job.remembers {
             Some(paths) => tuning.remembering(paths.clone()),
             None => tuning,
@@ -105,6 +110,7 @@ impl<'a> Session<'a> {
             watch,
             clock,
             tuning,
+            foreseen,
             server,
             lanes_here: BTreeSet::new(),
             rate,
@@ -481,6 +487,8 @@ impl LaneRole for Session<'_> {
     }
 
     fn lane_up(&mut self, lane: u16, stream: Stream) -> Result<(), Error> {
+        // A far side had no early look, and its walk began before the first lane came.
+        self.foreseen.at_least(self.shared.found_bytes());
         self.tuning.lane_up(lane, stream.probe(), LaneAddresses::of(&stream));
         if stream.tcp_info().is_none() {
             self.lanes_here.insert(lane);

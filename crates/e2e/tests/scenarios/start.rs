@@ -32,6 +32,18 @@ fn a_small_file_is_pulled_over_a_long_path_in_four_round_trips() {
     assert!((4.0..4.5).contains(&round_trips), "{round_trips} round trips\n{run}");
 }
 
+/// Only the far side knows how much it has: this side dials for much, and the far side uses them all.
+#[test]
+fn much_data_is_pulled_over_a_long_path_by_as_many_lanes_as_it_would_be_pushed() {
+    needs!(Boxed);
+    let dir = scratch();
+    let (from, to) = (dir.path().join("file"), dir.path().join("copy"));
+    let path = Boxed { rate: "1Gbit", rtt: "400ms", ..Boxed::default() };
+    plant::file(&from, 130_000_000, 1);
+    let run = path.pull(&[], &from, &to).expect(code::OK);
+    assert_eq!(run.clone().report()["path"]["lanes"].as_u64(), Some(64), "{run}");
+}
+
 /// Over ssh, within a minute of another copy: session and command; job and greeting; TCP; TLS; data. The command carries what
 /// our program over there needs to know.
 #[test]

@@ -9,6 +9,12 @@ use haul_govern::tuning::{Ending, Left, Work};
 /// Further units mean a long job: of 1 MiB each these last 9 s at 1 Gbit/s.
 const UNITS_COUNTED: usize = 1024;
 
+impl Shared {
+    pub(in crate::sender) fn found_bytes(&self) -> u64 {
+        self.lock().found.bytes()
+    }
+}
+
 impl Work for Shared {
     fn waiting_bytes(&self) -> u64 {
         let items = &self.lock().items;
