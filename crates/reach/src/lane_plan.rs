@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 
+use haul_engine::path::QUICK_FROM_US;
 use haul_engine::paths::{Asked, Refusal};
 use haul_job::{Error, Event, Family, Fault, Job, LanePath, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{Carriage, Control, Dial, Notice};
 use haul_wire::limits::MAX_PATHS;
 
-use crate::dialler::{Dialler, Further, WAY_TIMEOUT};
+use crate::dialler::{Dialler, Further, WAY_TIMEOUT, micros};
 use crate::early_lanes::Early;
 use crate::lane_terms::{LaneTerms, Memory};
 use crate::paths::{self, Bringer, First, PeerAddresses};
@@ -79,6 +80,32 @@ pub struct LanePlan {
     pub paths_max: u16,
     /// Lanes that may be here.
     pub early: Option<Early>,
+    /// The presumed host.
+    pub presumed: Option<Presumed>,
+}
+
+/// A host that is dialled with all first lanes at once: a round trip sooner than once it accepted the first.
+#[derive(Clone, Copy)]
+pub struct Presumed {
+    address: SocketAddr,
+    rtt_us: u32,
+}
+
+impl Presumed {
+    /// `None`: the user did not name the address, or the distance is not known.
+    fn of(remote: &Remote, terms: &LaneTerms, first: Option<&SocketAddr>) -> Option<Self> {
+        let address = *first.filter(|first| remote.is_named(first.ip()))?;
+        let known = terms.carriage_towards(&terms.way, address.ip()).path.map(|known| known.rtt_min_us);
+        // A login bounds the round trip from above alone, so nearer paths would get too many.
+        let by_login = || remote.round_trip_at_most.map(micros).filter(|rtt_us| *rtt_us >= QUICK_FROM_US);
+        Some(Self { address, rtt_us: known.or_else(by_login)? })
+    }
+
+    fn dial(&self, dialler: &Arc<Dialler>, cpus: u16) -> u16 {
+        let (lanes, _) = dialler.terms.first_lanes(&dialler.terms.way, self.address.ip(), self.rtt_us, cpus);
+        dialler.dial_more(1..lanes, Some(self.address), WAY_TIMEOUT);
+        lanes
+    }
 }
 
 /// Replaces lost lanes by the way that worked.
@@ -163,8 +190,18 @@ impl LanePlan {
             addresses.set(LaneAddresses::of(stream));
             self.tell(LanePath::Direct, stream.cipher_name(), lanes, reason)
         };
-        let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceAnswered, &told);
-        let (lanes, _) = brought.map_err(|error| error.to_string())?;
+        let dialled = self.presumed.map_or(1, |presumed| presumed.dial(&dialler, self.cpus));
+        let brought = dialler.bring(self.cpus, WAY_TIMEOUT, dialled, Further::OnceAnswered, &told);
+        let (lanes, _) = brought.map_err(|error| {
+            // Another way's lanes have the same numbers.
+            dialler.give_up();
+            error.to_string()
+        })?;
+        if let Some((presumed, reached)) = self.presumed.zip(addresses.get())
+            && presumed.address.ip().to_canonical() != reached.peer
+        {
+            dialler.dial_more(1..dialled, Some(SocketAddr::new(reached.peer, presumed.address.port())), WAY_TIMEOUT);
+        }
         self.keep(keeper, addresses.get().map(|addresses| First { dialler, lanes, addresses, ahead: Vec::new() }));
         Ok(())
     }
@@ -285,10 +322,12 @@ pub fn lane_plan(
     record: &Arc<LaneRecord>,
     watch: &Arc<Watch>,
 ) -> LanePlan {
+    let candidates = paths::first_candidates(&job.carriage, remote.candidates(job.carriage.family));
     LanePlan {
+        presumed: Presumed::of(remote, &terms, candidates.first()),
         terms,
         cpus: host_facts::cpus().min(remote.far_end.cpus()),
-        candidates: paths::first_candidates(&job.carriage, remote.candidates(job.carriage.family)),
+        candidates,
         own_addresses: paths::offered(&job.carriage.paths, remote.our_addresses()),
         own_port,
         answers,
@@ -329,4 +368,68 @@ pub fn dial_answers() -> (std::sync::mpsc::Receiver<Control>, impl FnMut(Control
         other => Err(faults::unexpected(&other)),
     };
     (receiver, on_other_message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use haul_channel::channel::{Events, PING_EVERY};
+    use haul_net::Listener;
+
+    use super::*;
+    use crate::dial_threads::DialThreadsOwner;
+    use crate::lane_door::{LOOPBACK, open_door_on};
+    use crate::lane_rendezvous::LaneRendezvous;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn lanes_that_were_dialled_at_once_where_nobody_listens_follow_the_first_one() {
+        let (events, owner, there) = (Events::new(), DialThreadsOwner::new(), Events::new());
+        let identity = Arc::new(Identity::generate().unwrap());
+        let nobody = LaneTerms::towards_nobody(&events, owner.threads());
+        let terms = LaneTerms { peer_key: identity.public(), ..nobody };
+        let rendezvous = Arc::new(LaneRendezvous::default());
+        let key = terms.identity.public();
+        let _expecting = rendezvous.expect(terms.session, key, there.sender(), terms.wanted(), false).unwrap();
+        let listener = Listener::bind_to(LOOPBACK).unwrap();
+        let port = listener.port();
+        let _door = open_door_on(listener, &identity, &rendezvous, owner.threads().policies()).unwrap();
+        let (near, _far) = Stream::plain_pair().unwrap();
+        let channel = Channel::open(near, events.sender(), PING_EVERY).unwrap();
+        let (empty, listening) = (SocketAddr::from(([127, 0, 0, 2], port)), SocketAddr::from(([127, 0, 0, 1], port)));
+        let (_, answers) = sync_channel(1);
+        let plan = LanePlan {
+            terms,
+            cpus: 1,
+            candidates: vec![empty, listening],
+            own_addresses: Vec::new(),
+            own_port: None,
+            answers,
+            channel: channel.clone(),
+            over_ssh: None,
+            only_over_ssh: false,
+            asked: Asked::One,
+            family: None,
+            peer: PeerAddresses::default(),
+            record: Arc::default(),
+            watch: Arc::new(Watch::silent()),
+            paths_max: 1,
+            early: None,
+            presumed: Some(Presumed { address: empty, rtt_us: QUICK_FROM_US }),
+        };
+        let _keeper = plan.start();
+        let mut up = BTreeSet::new();
+        while up.len() < 32 {
+            match events.next(PATIENCE).expect("all lanes come") {
+                SessionEvent::Lane(LaneEvent::Up(_, lane)) => assert!(up.insert(lane), "{lane} came twice"),
+                SessionEvent::Lane(LaneEvent::NoMore(error)) => panic!("{error:?}"),
+                _ => {}
+            }
+        }
+        assert_eq!(up, (0..32).collect());
+        channel.close(Duration::ZERO);
+    }
 }

@@ -21,8 +21,11 @@ pub(crate) fn connect_ssh(place: &Far, job: &Job, surroundings: &Surroundings, w
         None => String::new(),
     };
     let resolver = resolve_meanwhile(&target.host_name, job.carriage.family);
-    let (stream, child) = target.start_agent(&arguments, programs, watch, None)?.into_stream()?;
+    let session = target.start_agent(&arguments, programs, watch, None)?;
+    let round_trip_at_most = session.round_trip_at_most();
+    let (stream, child) = session.into_stream()?;
     let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
+    remote.round_trip_at_most = round_trip_at_most;
     remote.resolver = resolver;
     remote.is_indirect = target.is_indirect;
     // Over a kept login all lanes would share one connection.

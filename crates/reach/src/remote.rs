@@ -60,6 +60,7 @@ pub struct Remote {
     pub(crate) reached_at: Option<SocketAddr>,
     /// An address of its name may be another host's here.
     pub(crate) is_indirect: bool,
+    pub(crate) round_trip_at_most: Option<Duration>,
     /// Brings our resolver's addresses for `resolved`.
     pub(crate) resolver: Option<Receiver<Vec<IpAddr>>>,
     pub(crate) resolved: OnceCell<Vec<IpAddr>>,
@@ -124,6 +125,7 @@ impl Remote {
             child: None,
             reached_at: None,
             is_indirect: false,
+            round_trip_at_most: None,
             resolver: None,
             resolved: OnceCell::new(),
             job: Cell::new(0),
@@ -260,6 +262,11 @@ impl Remote {
             }
         }
         candidates
+    }
+
+    /// Whether our resolver knows this address for the host that the user named: it may be dialled many times at once.
+    pub(crate) fn is_named(&self, address: IpAddr) -> bool {
+        !self.is_indirect && self.resolved().contains(&address.to_canonical())
     }
 
     pub(crate) fn peer_addresses(&self) -> PeerAddresses {
@@ -435,7 +442,10 @@ mod tests {
         let mut behind = reached(ours, Some(&[ours]));
         behind.is_indirect = true;
         check(&behind, None);
-        let candidates = reached(claimed, Some(&[ours])).candidates(None);
+        assert!(!behind.is_named(ours.into()));
+        let named = reached(claimed, Some(&[ours]));
+        assert!(named.is_named(ours.into()) && !named.is_named(claimed.into()), "it would make us flood another host");
+        let candidates = named.candidates(None);
         assert_eq!(candidates, [SocketAddr::from((claimed, 7)), SocketAddr::from((ours, 7))]);
     }
 }

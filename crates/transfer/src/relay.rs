@@ -522,6 +522,7 @@ impl Route {
             watch: Arc::new(Watch::silent()),
             paths_max: 1,
             early: None,
+            presumed: None,
         };
         let keeper = plan.start();
         Ok(RelayedLanes { events, keeper, _door: door, _expecting: expecting, _dial_owner: dial_owner })

@@ -30,6 +30,8 @@ pub struct SshSession {
     dialled: Option<Dialled>,
     silence: Silence,
     pace: Option<Duration>,
+    begun: Instant,
+    round_trip_at_most: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +92,20 @@ impl SshSession {
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let words = Words::listen(child.stderr.take(), silently);
         let (child, host) = (Arc::new(Mutex::new(child)), host.to_owned());
-        Ok(Self { child, input, output, first: None, words, host, dialled: None, silence, pace: None })
+        let (begun, round_trip_at_most) = (Instant::now(), None);
+        Ok(Self {
+            child,
+            input,
+            output,
+            first: None,
+            words,
+            host,
+            dialled: None,
+            silence,
+            pace: None,
+            begun,
+            round_trip_at_most,
+        })
     }
 
     pub(super) fn dials(mut self, dialled: Option<Dialled>) -> Self {
@@ -108,6 +123,11 @@ impl SshSession {
 
     pub(super) fn pace(&self) -> Option<Duration> {
         self.pace
+    }
+
+    /// Bounds the round trip by how long a new login took.
+    pub(crate) fn round_trip_at_most(&self) -> Option<Duration> {
+        self.round_trip_at_most
     }
 
     pub(super) fn first_word(&mut self, patience: Duration, watch: &Watch) -> Result<FirstWord, Error> {
@@ -171,7 +191,9 @@ impl SshSession {
             }
         }
         if self.silence.is_logged_in && self.pace.is_none() {
-            self.pace = Some(self.silence.since.elapsed());
+            let answered = self.silence.since.elapsed();
+            self.pace = Some(answered);
+            self.round_trip_at_most = Some(round_trip_at_most(self.begun.elapsed(), answered));
         }
         Ok(Some(byte[0]))
     }
@@ -366,6 +388,18 @@ fn too_slow(what: String, why: String) -> Error {
     error.try_this("install haul there, or wait longer with --timeout")
 }
 
+/// `took`: up to the first word over there, `answered`: after the login.
+fn round_trip_at_most(took: Duration, answered: Duration) -> Duration {
+    (took / LOGIN_ROUND_TRIPS).min(answered / COMMAND_ROUND_TRIPS)
+}
+
+/// TCP, version, algorithms, keys, service, two or more for the account, and those of a command (RFC 4251). A person who types,
+/// or a slow shell, makes the bound worse, not wrong.
+const LOGIN_ROUND_TRIPS: u32 = 7 + COMMAND_ROUND_TRIPS;
+
+/// The channel, and the command in it.
+const COMMAND_ROUND_TRIPS: u32 = 2;
+
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 
 /// A pipe that poll calls writable takes PIPE_BUF without waiting (pipe(7)).
@@ -423,6 +457,16 @@ mod tests {
         let error = sent.check(now + patience, "h").unwrap_err();
         assert_eq!(error.what, "our program was sent to h and does not start there");
         assert_eq!(error.cause.as_deref(), Some("its last byte was sent 75 s ago"));
+    }
+
+    #[test]
+    fn neither_a_typed_password_nor_a_slow_shell_makes_a_host_far() {
+        let at_most = |took_ms, answered_ms| {
+            round_trip_at_most(Duration::from_millis(took_ms), Duration::from_millis(answered_ms)).as_millis()
+        };
+        assert!((228..300).contains(&at_most(2566, 725)), "a login over 228 ms");
+        assert!(at_most(20_000, 60) < 100, "somebody typed");
+        assert!(at_most(700, 500) < 100, "the shell asked a file server");
     }
 
     #[test]
