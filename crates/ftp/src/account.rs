@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use haul_foreign::{BeginsWith, Credentials, Login, Reach, Sockets, trusting};
 use haul_net::resolve;
+use haul_store::LoginRefused;
 use rustls::{AlertDescription, ClientConfig, DEFAULT_VERSIONS, SupportedProtocolVersion};
 
 use crate::block_habits::Grid;
@@ -431,7 +432,7 @@ impl Account {
                     "the server refuses the login ({}): put one for this host into ~/.netrc, or into the URL",
                     reply.shown()
                 );
-                io::Error::new(ErrorKind::PermissionDenied, why)
+                LoginRefused::because(why)
             }
             _ => refusal(reply),
         }

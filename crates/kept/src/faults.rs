@@ -65,6 +65,9 @@ pub fn store_error_in(error: &StoreError, root: &[u8]) -> Error {
         let hint = "free some space and run the same command again: what is there is not sent again";
         return Error::new(Fault::Space, error.seen_from(root)).try_this(hint);
     }
+    if error.is_of_login() {
+        return Error::new(Fault::Authentication, error.seen_from(root));
+    }
     if error.is_lost() {
         let hint = "run the same command again to go on: what is there is not sent again";
         return Error::new(Fault::Network, error.seen_from(root)).try_this(hint);

@@ -86,7 +86,10 @@ fn work(
 }
 
 pub(crate) fn lost_end(error: &StoreError) -> Error {
-    Error::new(Fault::Network, error.to_string()).try_this(AGAIN)
+    match error.is_of_login() {
+        true => faults::store_error(error),
+        false => Error::new(Fault::Network, error.to_string()).try_this(AGAIN),
+    }
 }
 
 struct Sending<'a> {

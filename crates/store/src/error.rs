@@ -17,6 +17,18 @@ pub struct StoreError {
     pub source: io::Error,
 }
 
+/// The end does not accept who asks: no path of it opens. A file that may not be read is another matter.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LoginRefused(String);
+
+impl LoginRefused {
+    /// Makes the cause of a [`StoreError`].
+    pub fn because(why: impl Into<String>) -> io::Error {
+        io::Error::new(io::ErrorKind::PermissionDenied, LoginRefused(why.into()))
+    }
+}
+
 /// The result of an operation on a path.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
@@ -55,6 +67,25 @@ impl StoreError {
     /// The connection to the end is lost (never on a disk).
     pub fn is_lost(&self) -> bool {
         self.source.kind() == io::ErrorKind::BrokenPipe && self.source.raw_os_error().is_none()
+    }
+
+    /// The end refuses the login (never on a disk).
+    pub fn is_of_login(&self) -> bool {
+        self.source.get_ref().is_some_and(|inner| inner.is::<LoginRefused>())
+    }
+
+    /// No other path of the end fares better.
+    pub fn is_of_every_path(&self) -> bool {
+        self.is_lost() || self.is_of_login()
+    }
+
+    /// The same error once more, of an end.
+    pub fn again(&self) -> StoreError {
+        let source = match self.is_of_login() {
+            true => LoginRefused::because(self.source.to_string()),
+            false => io::Error::new(self.source.kind(), self.source.to_string()),
+        };
+        StoreError { op: self.op, path: self.path.clone(), source }
     }
 
     /// The end could not be reached (never on a disk).

@@ -85,7 +85,7 @@ pub use ends::reading::{Access, FileToRead, ItemSource, SourceFile, SourceTree};
 pub use ends::sums::{ServerSum, SumCounter, SumCounts, SumDiffers, SumKind};
 pub use ends::writing::{Draft, DraftPlan, FileToWrite, TargetTree};
 pub use ends::zeros::zeros;
-pub use error::{Result, StoreError, drives_terminal, printable};
+pub use error::{LoginRefused, Result, StoreError, drives_terminal, printable};
 pub use files_from::{Extent, FileList, FileListBuilder, ListFault};
 pub use filter::{
     Asks, CVS_PATTERNS, DirectoryRules, Filter, FilterRule, MergeFile, MergeFormat, PatternRule, ReadRule, RuleTraits,

@@ -16,6 +16,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use haul_store::LoginRefused;
 use http::{HeaderName, Uri, request};
 use reqsign_aws_v4::{
     AssumeRoleWithWebIdentityCredentialProvider, Credential, ECSCredentialProvider, EnvCredentialProvider,
@@ -101,7 +102,7 @@ impl Signer {
             "there are no credentials{}: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`",
             first.unwrap_or_default()
         );
-        Err(io::Error::new(ErrorKind::PermissionDenied, why))
+        Err(LoginRefused::because(why))
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use haul_store::LoginRefused;
 use http::header::ETAG;
 use http::{HeaderName, HeaderValue, Method, StatusCode, response};
 
@@ -99,7 +100,17 @@ impl Refusal {
             "ExpiredToken" => "; log in again",
             _ => "",
         };
-        io::Error::new(kind, format!("{said}{hint}"))
+        match self.is_of_login() {
+            true => LoginRefused::because(format!("{said}{hint}")),
+            false => io::Error::new(kind, format!("{said}{hint}")),
+        }
+    }
+
+    /// Whether the store does not accept the key and its secret. A key without the right to one object is accepted.
+    fn is_of_login(&self) -> bool {
+        self.is_of_expired()
+            || self.status == StatusCode::UNAUTHORIZED
+            || matches!(self.code.as_str(), "SignatureDoesNotMatch" | "InvalidAccessKeyId")
     }
 }
 
@@ -246,7 +257,19 @@ impl Store {
                 Ok(Some(answer.head))
             }
             Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
-            Err(refusal) => Err(refusal.as_io()),
+            Err(refusal) => Err(self.reason(&refusal)),
+        }
+    }
+
+    /// The reason of a refusal that came without words, as to a HEAD: the bucket is asked once more, for its words.
+    fn reason(&self, refusal: &Refusal) -> io::Error {
+        if !refusal.code.is_empty() || !matches!(refusal.status, StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST) {
+            return refusal.as_io();
+        }
+        let query = [("list-type", "2"), ("max-keys", "1")];
+        match self.ask(&Request { query: &query, ..Request::new(Method::GET, b"") }) {
+            Ok(Err(with_words)) if with_words.is_of_login() => with_words.as_io(),
+            _ => refusal.as_io(),
         }
     }
 }

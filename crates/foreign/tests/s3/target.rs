@@ -99,6 +99,27 @@ fn parts_in_any_order_become_one_object_with_the_metadata_that_other_tools_read(
 }
 
 #[test]
+fn a_store_that_does_not_know_the_key_refuses_the_login_and_one_that_forbids_an_object_does_not() {
+    let open = |code: &'static str| {
+        let server = Server::start(move |_, _| Some(Reply::error(403, code)));
+        let told = Box::new(Silent::default());
+        open_bucket("bucket", b"d/", TargetSettings::default(), told, &server.environment(), settings).err().unwrap()
+    };
+    assert!(open("SignatureDoesNotMatch").is_of_login() && open("InvalidAccessKeyId").is_of_login());
+    assert!(!open("AccessDenied").is_of_login());
+    let of_head = |code: &'static str| {
+        let server = Server::start(move |request, _| match request.method.as_str() {
+            "HEAD" => Some(Reply::status(403)),
+            _ if request.key.is_empty() && request.asks("prefix").is_none() => Some(Reply::error(403, code)),
+            _ => None,
+        });
+        target(&server, None).0.stat(b"f").err().unwrap()
+    };
+    assert!(of_head("SignatureDoesNotMatch").is_of_login(), "a head has no words");
+    assert!(!of_head("AccessDenied").is_of_login());
+}
+
+#[test]
 fn a_small_file_is_one_request_with_its_hash() {
     let server = Server::honest();
     let (tree, _) = target(&server, None);

@@ -92,6 +92,6 @@ impl Elsewhere {
 
     pub(super) fn failed(&self, op: &'static str, shown: &[u8], error: io::Error, tell: Tell<'_>) -> ControlFlow<()> {
         let error = self.note(op, shown, error);
-        if error.is_lost() { ControlFlow::Break(()) } else { tell(Line::Failed(error)) }
+        if error.is_of_every_path() { ControlFlow::Break(()) } else { tell(Line::Failed(error)) }
     }
 }

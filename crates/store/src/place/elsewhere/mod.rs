@@ -35,21 +35,20 @@ impl Elsewhere {
         Elsewhere { tree, bounds, lost: Mutex::default() }
     }
 
-    /// The error of a lost connection: no act succeeds any more.
+    /// The error of a lost connection or a refused login: no act succeeds any more.
     pub fn take_lost(&self) -> Option<StoreError> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether the connection is lost.
+    /// Whether no act succeeds any more.
     pub fn is_lost(&self) -> bool {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn note(&self, op: &'static str, path: &[u8], error: io::Error) -> StoreError {
         let error = StoreError::new(op, path, error);
-        if error.is_lost() {
-            let copy = StoreError::new(op, path, io::Error::new(error.source.kind(), error.source.to_string()));
-            self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(copy);
+        if error.is_of_every_path() {
+            self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.again());
         }
         error
     }
