@@ -99,6 +99,30 @@ fn parts_in_any_order_become_one_object_with_the_metadata_that_other_tools_read(
 }
 
 #[test]
+fn the_only_file_of_a_copy_to_an_empty_place_needs_no_look() {
+    let server = Server::honest();
+    let settings_of = TargetSettings { sums: true, single_file: true, ..TargetSettings::default() };
+    let (tree, _) = target_as(&server, settings_of.clone());
+    assert!(tree.make_dir(b"").unwrap(), "it is known since the place was opened");
+    assert!(tree.stat(b"f").unwrap().is_none());
+    assert_eq!(server.seen().len(), 1, "{:?}", server.lines());
+    let told = Box::new(Silent::default());
+    let (tree, name) =
+        open_bucket("bucket", b"d/new", settings_of.clone(), told, &server.environment(), settings).unwrap();
+    let before = server.seen().len();
+    assert_eq!((name.as_deref(), tree.stat(b"new").unwrap().is_none()), (Some(&b"new"[..]), true));
+    assert_eq!(server.seen().len() - before, 2, "for the object and for a link: {:?}", server.lines());
+    let (tree, _) = target_as(&server, settings_of.clone());
+    tree.stat(b"f").unwrap();
+    server.state.lock().unwrap().put(b"d/f", b"of somebody else");
+    upload(&tree).unwrap_err();
+    assert_eq!(server.object("d/f").unwrap().data, b"of somebody else");
+    assert!(tree.stat(b"f").unwrap().is_some(), "a later look asks");
+    let (tree, _) = target_as(&server, settings_of);
+    assert!(!tree.make_dir(b"").unwrap() && tree.stat(b"f").unwrap().is_some());
+}
+
+#[test]
 fn a_store_that_does_not_know_the_key_refuses_the_login_and_one_that_forbids_an_object_does_not() {
     let open = |code: &'static str| {
         let server = Server::start(move |_, _| Some(Reply::error(403, code)));

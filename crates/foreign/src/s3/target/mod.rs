@@ -10,6 +10,7 @@ mod tree;
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use haul_store::{
@@ -43,6 +44,11 @@ use crate::web::version::Version;
 struct S3Target {
     tree: Arc<Tree>,
     bodies: Arc<Bodies>,
+    /// Whether the root had keys when it was opened, if that was asked.
+    root_has_keys: Option<bool>,
+    has_looked: AtomicBool,
+    /// The new name of the single file, beneath which no key lay.
+    name: Option<Vec<u8>>,
 }
 
 /// One connection carries data for each lane with a part.
@@ -99,7 +105,11 @@ pub fn open_bucket(
     if let Some(name) = &name {
         tree.new_key(name).map_err(fail)?;
     }
-    Ok((Arc::new(S3Target { tree, bodies }), name))
+    let root_has_keys = name.is_none().then_some(has_keys);
+    Ok((
+        Arc::new(S3Target { tree, bodies, root_has_keys, has_looked: AtomicBool::new(false), name: name.clone() }),
+        name,
+    ))
 }
 
 fn context<T>(op: &'static str, path: &[u8], act: impl FnOnce() -> io::Result<T>) -> Result<T> {
@@ -161,6 +171,12 @@ impl S3Target {
             return Ok(Some(directory_stat(Time::default())));
         }
         let key = self.tree.key(path)?;
+        // The only file of a copy into a place without keys. What somebody else puts there meanwhile fails the condition of the write.
+        let is_only = self.tree.settings.single_file && self.tree.conditions() && self.root_has_keys == Some(false);
+        if is_only && !self.has_looked.swap(true, Ordering::Relaxed) {
+            self.tree.standing.enter(path, Seen::Nothing);
+            return Ok(None);
+        }
         let found = self.tree.store.head(&key)?;
         self.tree.standing.enter(path, Seen::of(found.as_ref())?);
         if let Some(head) = found {
@@ -176,7 +192,7 @@ impl S3Target {
             stat.kind = Kind::Symlink { target: link_text(&self.tree.store, &self.link_key(path)?, &head)? };
             return Ok(Some(stat));
         }
-        let is_directory = has_any(&self.tree.store, &[&key[..], b"/"].concat())?;
+        let is_directory = self.name.as_deref() != Some(path) && has_any(&self.tree.store, &[&key[..], b"/"].concat())?;
         Ok(is_directory.then(|| directory_stat(Time::default())))
     }
 
@@ -264,6 +280,9 @@ impl TargetTree for S3Target {
             check_path(path)?;
             if self.tree.is_in_fresh(path) {
                 return Ok(true);
+            }
+            if let Some(has_keys) = self.root_has_keys.filter(|_| path.is_empty()) {
+                return Ok(!has_keys);
             }
             let prefix = match path.is_empty() {
                 true => self.tree.prefix.clone(),
