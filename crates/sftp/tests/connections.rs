@@ -3,12 +3,13 @@
 mod servers;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use haul_sftp::{Dial, Dials, OpenOptions, Pipe, Refused, SftpTarget};
+use haul_sftp::{Dial, Dials, OpenOptions, Pipe, Refused, Server, SftpTarget};
 use haul_store::{Draft, TargetTree};
 use servers::PATIENCE;
 
@@ -89,6 +90,23 @@ fn once_one_login_went_without_a_question_eight_more_are_under_way() {
     (0..11).for_each(|_| logins.end(Ok(pipe(dir.path()))));
     until(|| Arc::strong_count(&dials) == 1);
     assert_eq!(logins.count(), 12);
+}
+
+#[test]
+fn a_connection_is_closed_at_once_though_somebody_holds_its_pipe() {
+    const CLOSED: u32 = 10;
+    let server = servers::sftp_server();
+    let script = format!("sleep 5 & exec {} -e", server.get_program().to_string_lossy());
+    let connect = |_| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stderr(Stdio::null());
+        Server::meet(Pipe::to_program(command).unwrap(), PATIENCE).unwrap()
+    };
+    let connections: Vec<_> = (0..CLOSED).map(connect).collect();
+    let begun = Instant::now();
+    drop(connections);
+    // The reader of a connection looks around each 200 ms.
+    assert!(begun.elapsed() < CLOSED * Duration::from_millis(100), "{:?}", begun.elapsed());
 }
 
 #[test]

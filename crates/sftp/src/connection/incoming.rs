@@ -1,7 +1,7 @@
 //! Reads packets of a server from a pipe, and never waits for longer than a look at the clock allows.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::limits::MAX_PACKET_BYTES;
 
 pub(crate) struct Incoming {
     output: File,
+    /// Ends when the connection is closed from this side: a kept login may hold the other pipe for a round trip more.
+    closed: PipeReader,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
@@ -36,10 +38,10 @@ pub(crate) enum NoPacket {
 const BUFFER_BYTES: usize = 64 << 10;
 
 impl Incoming {
-    pub(crate) fn new(output: OwnedFd, heard: &[u8]) -> Self {
+    pub(crate) fn new(output: OwnedFd, closed: PipeReader, heard: &[u8]) -> Self {
         let mut buffer = vec![0; BUFFER_BYTES.max(heard.len())].into_boxed_slice();
         buffer[..heard.len()].copy_from_slice(heard);
-        Self { output: File::from(output), buffer, start: 0, end: heard.len() }
+        Self { output: File::from(output), closed, buffer, start: 0, end: heard.len() }
     }
 
     /// The bytes that were read and not taken.
@@ -95,7 +97,8 @@ impl Incoming {
         while filled < into.len() {
             if self.start == self.end {
                 let rest = &mut into[filled..];
-                while !poll::wait(&[(self.output.as_fd(), Interest::Read)], Some(every)).map_err(NoPacket::Io)?[0] {
+                let watched = [(self.output.as_fd(), Interest::Read), (self.closed.as_fd(), Interest::Read)];
+                while !poll::wait(&watched, Some(every)).map_err(NoPacket::Io)?[0] {
                     if !look(false) {
                         return Err(NoPacket::GivenUp);
                     }

@@ -11,7 +11,7 @@ mod incoming;
 mod ticket;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, PipeWriter, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ pub(crate) struct Connection {
 struct Shared {
     in_flight: InFlight,
     input: Mutex<Option<File>>,
+    /// Dropped to wake the reader.
+    closes: Mutex<Option<PipeWriter>>,
     end: Box<dyn Fn() + Send + Sync>,
     why_ended: Box<dyn Fn() -> Option<String> + Send + Sync>,
 }
@@ -68,7 +70,8 @@ impl Connection {
         let Pipe { output, input, heard, is_greeted, end, why_ended } = pipe;
         let in_flight = InFlight::new(MAX_REQUESTS, MAX_BYTES_IN_FLIGHT);
         let mut input = File::from(input);
-        let mut incoming = Incoming::new(output, &heard);
+        let (closed, closes) = io::pipe().inspect_err(|_| end())?;
+        let mut incoming = Incoming::new(output, closed, &heard);
         if !is_greeted {
             // A server that has ended already is found below, with its words.
             let _ = input.write_all(&GREETING);
@@ -80,7 +83,13 @@ impl Connection {
                 error => error,
             }
         })?;
-        let shared = Arc::new(Shared { in_flight, input: Mutex::new(Some(input)), end, why_ended });
+        let shared = Arc::new(Shared {
+            in_flight,
+            input: Mutex::new(Some(input)),
+            closes: Mutex::new(Some(closes)),
+            end,
+            why_ended,
+        });
         let for_reader = Arc::clone(&shared);
         let reader = std::thread::Builder::new().name("sftp".into()).spawn(move || for_reader.read(incoming));
         let reader = reader.inspect_err(|_| (shared.end)())?;
@@ -169,6 +178,7 @@ impl Shared {
         if self.in_flight.fail(why) {
             // A writer that waits for a server that does not read holds the lock, and comes back from here on.
             (self.end)();
+            *self.closes.lock().unwrap_or_else(PoisonError::into_inner) = None;
             *self.input.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }

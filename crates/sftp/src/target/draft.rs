@@ -172,6 +172,18 @@ impl SftpDraft {
         self.tree.pool().for_data(self.handles.standing())
     }
 
+    /// Waits for the first look at a large draft, where other connections wait for it: ssh would pack it with data into one packet of
+    /// 32 KiB, which takes a round trip more over a connection that has just begun.
+    fn look_before_data(&self) -> io::Result<()> {
+        let is_asked = matches!(*lock(&self.begun), Begun::Asked(_));
+        if is_asked && self.tree.pool().servers().len() > 1 {
+            // The others open the file meanwhile.
+            drop(self.handles());
+            lock(&self.begun).attributes(&self.first())?;
+        }
+        Ok(())
+    }
+
     fn is_large(&self) -> bool {
         self.size.load(Ordering::Relaxed).max(self.reserved.load(Ordering::Relaxed)) >= SPREAD_FROM_BYTES
     }
@@ -191,6 +203,7 @@ impl SftpDraft {
     fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
         self.size.fetch_max(offset + data.len() as u64, Ordering::Relaxed);
         let pool = self.tree.pool();
+        self.look_before_data()?;
         let turn = if self.is_large() { Some(pool.turns().take(|| self.handles())) } else { None };
         let handle = match &turn {
             Some(turn) => Arc::clone(turn.handle()),
