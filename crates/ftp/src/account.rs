@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use haul_foreign::{BeginsWith, Credentials, Login, Reach, Sockets, trusting};
 use haul_net::resolve;
-use haul_store::LoginRefused;
+use haul_store::{LoginRefused, SumCounts};
 use rustls::{AlertDescription, ClientConfig, DEFAULT_VERSIONS, SupportedProtocolVersion};
 
 use crate::block_habits::Grid;
@@ -44,6 +44,9 @@ pub enum Security {
 /// Tells the person a word about the server.
 pub type Tell = Box<dyn Fn(String) + Send + Sync>;
 
+/// Gets how many files that were written have been compared with sums of the server.
+pub type TellSums = Box<dyn Fn(SumCounts) + Send + Sync>;
+
 /// How a server is reached, and who we are to it.
 pub struct Settings {
     /// A name or an address, without brackets.
@@ -70,6 +73,8 @@ pub struct Settings {
     pub begins_with: BeginsWith,
     /// Gets what a person should know of the server.
     pub tell: Tell,
+    /// Gets what the server's sums have proved of a target.
+    pub tell_sums: TellSums,
     /// A directory of this host for journals of uploads. `None`: an upload that breaks off begins anew.
     pub journals: Option<PathBuf>,
     /// It is a server of GridFTP, and spoken to as such.
@@ -357,12 +362,18 @@ impl Account {
             commands.push(Command::new("DCAU", b"N")?);
         }
         let after_login = commands.len();
-        let asks_port = self.is_far() && control.may_ask_ahead();
+        let is_first = self.known.get().is_none() && matches!(part, Part::First { .. });
+        let is_target = self.settings.grid.as_ref().is_some_and(|grid| grid.foreseen_bytes > 0);
+        // The first list of a target goes over the first connection; those that are dialled ahead carry blocks.
+        let asks_port = self.is_far() && control.may_ask_ahead(is_first && is_target);
         if asks_port {
             commands.push(Command::plain("EPSV"));
         }
         let after_port = commands.len();
-        let is_first = self.known.get().is_none() && matches!(part, Part::First { .. });
+        let prepares = is_target && matches!(part, Part::Further);
+        if prepares {
+            commands.extend(control.block_questions());
+        }
         let look = if is_first { self.take_first_look()? } else { None };
         if is_first {
             commands.push(Command::plain("PWD"));
@@ -392,7 +403,10 @@ impl Account {
         if asks_port {
             control.note_port(&replies[after_login]);
         }
-        if let [home, looked @ .., features] = &replies[after_port..] {
+        if prepares {
+            // Without an answer the transfer asks again.
+            let _ = control.note_blocks(&replies[after_port..]);
+        } else if let [home, looked @ .., features] = &replies[after_port..] {
             let mut features = Features::of(features);
             let (mut looked, mut drops_bytes) = (looked, false);
             if let ([before @ .., help, odd], true) = (looked, is_grid) {

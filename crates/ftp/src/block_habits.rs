@@ -21,6 +21,8 @@ pub(crate) struct BlockHabits {
     asks_for_them: AtomicBool,
     /// The server has reached a port of this host.
     reaches_us: AtomicBool,
+    /// The server has refused or dropped commands that came during a transfer.
+    takes_no_more: AtomicBool,
 }
 
 impl BlockHabits {
@@ -30,6 +32,7 @@ impl BlockHabits {
             ports: grid.and_then(|grid| grid.ports),
             asks_for_them: AtomicBool::new(grid.is_some()),
             reaches_us: AtomicBool::new(false),
+            takes_no_more: AtomicBool::new(false),
         }
     }
 
@@ -40,6 +43,15 @@ impl BlockHabits {
     /// No file is asked for in blocks any more. True: it is news.
     pub(crate) fn give_up(&self) -> bool {
         self.asks_for_them.swap(false, Ordering::Relaxed)
+    }
+
+    /// The server takes commands while a transfer ends, as far as is known.
+    pub(crate) fn takes_more(&self) -> bool {
+        !self.takes_no_more.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn takes_no_more(&self) {
+        self.takes_no_more.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn reaches_us(&self) -> bool {

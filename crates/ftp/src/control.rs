@@ -79,6 +79,8 @@ pub(crate) struct Control {
     is_extended: bool,
     /// The data connection of the last transfer in blocks.
     kept: Option<Kept>,
+    /// The server waits here for blocks.
+    block_address: Option<SocketAddr>,
 }
 
 /// A data connection that waits for the next transfer in its direction.
@@ -141,6 +143,7 @@ impl Control {
             is_broken: false,
             is_extended: false,
             kept: None,
+            block_address: None,
         })
     }
 
@@ -279,10 +282,10 @@ impl Control {
     }
 
     /// Whether the port of a transfer is asked for before it is needed.
-    pub(crate) fn may_ask_ahead(&self) -> bool {
+    pub(crate) fn may_ask_ahead(&self, lists_next: bool) -> bool {
         let Habits { extended_passive, asks_ahead, blocks, .. } = &*self.habits;
         // A transfer in blocks mostly needs no further port.
-        !blocks.is_grid
+        (lists_next || !blocks.is_grid)
             && extended_passive.load(Ordering::Relaxed)
             && asks_ahead.load(Ordering::Relaxed)
             && self.habits.takes_several()
@@ -291,7 +294,7 @@ impl Control {
     /// Asks for the port of the next transfer, where the server bears several commands at once: so that a transfer begins a round trip
     /// earlier. No transfer is under way any more.
     pub(crate) fn ask_ahead(&mut self) -> io::Result<()> {
-        if self.may_ask_ahead() && !self.owed.contains(&Owed::Port) {
+        if self.may_ask_ahead(false) && !self.owed.contains(&Owed::Port) {
             self.port = None;
             self.send(&[Command::plain("EPSV")])?;
             self.owed.push_back(Owed::Port);

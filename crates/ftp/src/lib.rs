@@ -35,7 +35,7 @@ mod transfer;
 mod wildcards;
 mod wire;
 
-pub use account::{Security, Settings, Tell};
+pub use account::{Security, Settings, Tell, TellSums};
 pub use block_habits::Grid;
 pub use limits::{CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE};
 pub use pipe::{MakePipe, Pipe};

@@ -3,7 +3,7 @@
 //! A connection that has rested may be closed by now, and a server may throw away what came with a command: then the step is made once
 //! more, over another one.
 
-mod blocks;
+pub(crate) mod blocks;
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_foreign::{Digest, digest_of_hex};
-use haul_store::{ConnectionsNow, SumKind, Time};
+use haul_store::{ConnectionsNow, SumCounter, SumKind, Time};
 
 use crate::account::{Account, Settings};
 use crate::codec::command::Command;
@@ -42,6 +42,8 @@ pub(crate) struct Server {
     times: AtomicU8,
     /// It is known how it sets times.
     times_proved: AtomicBool,
+    /// Files that were written, and compared with its sums.
+    compared: SumCounter,
 }
 
 /// A matter of which a person is told once.
@@ -101,6 +103,7 @@ impl Server {
             has_no_sizes: AtomicBool::new(false),
             times: AtomicU8::new(Times::Unknown as u8),
             times_proved: AtomicBool::new(false),
+            compared: SumCounter::default(),
         })
     }
 
@@ -129,6 +132,12 @@ impl Server {
         if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(matter) {
             (self.account().settings.tell)(matter.words().to_owned());
         }
+    }
+
+    /// A file has its name. Its content was compared with a sum of this kind.
+    pub(crate) fn compared(&self, kind: Option<SumKind>) {
+        kind.map_or_else(|| self.compared.without(), |kind| self.compared.compared(kind));
+        (self.account().settings.tell_sums)(self.compared.counts());
     }
 
     /// Reads what the kernel tells of all connections.

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use haul_grid::{Incoming, write_block, write_end};
 
+use crate::codec::command::Command;
+use crate::codec::reply::Reply;
 use crate::control::{Data, Direction};
 use crate::markers::Markers;
 use crate::pool::Held;
@@ -217,6 +219,15 @@ impl BlockUpload {
             Some(line) if data.is_some() => line.end_blocks(data, Direction::Up, true, &mut self.markers),
             _ => Err(ErrorKind::BrokenPipe.into()),
         }
+    }
+
+    /// Asks behind the end of the transfer, in the same round trip.
+    pub(crate) fn confirm_and_ask(&mut self, commands: &[Command]) -> io::Result<Vec<Reply>> {
+        let asked = self.parts()?.1.ask_behind(commands);
+        let confirmed = asked.and_then(|()| self.confirm());
+        let line = self.line.as_mut().ok_or(ErrorKind::BrokenPipe)?;
+        // Without it, replies would be taken for those of later commands.
+        confirmed.and_then(|()| line.answers_behind(commands.len())).inspect_err(|_| line.break_off())
     }
 
     /// Whoever refuses a transfer may close the data connection, and tells the reason on the other one.

@@ -119,7 +119,7 @@ fn settings(
         (false, true) => Security::Clear,
         (false, false) => Security::IfOffered,
     };
-    let watch = Arc::clone(watch);
+    let (watch, for_sums) = (Arc::clone(watch), Arc::clone(watch));
     let is_target = job.target.place == Place::Here(place.clone());
     let grid = server.is_grid.then(|| grid_ends::grid(job, is_target, surroundings)).transpose()?;
     Ok(Settings {
@@ -136,6 +136,7 @@ fn settings(
         far_from_us: FAR_FROM_US,
         begins_with: servers::at_start,
         tell: Box::new(move |text| watch.tell(&Event::Warning { text })),
+        tell_sums: Box::new(move |sums| for_sums.on_sums(sums)),
         journals: None,
         grid,
         pipes: None,
@@ -179,17 +180,17 @@ pub(crate) fn target(
     }
     let is_background = job.carriage.service.class == AskedClass::Background;
     let asked = job.carriage.lanes.or(is_background.then_some(1));
-    let connections = asked.unwrap_or(if is_grid(&job.target) { LANES } else { CONNECTIONS_MAX });
+    let connections = asked.unwrap_or(CONNECTIONS_MAX);
     let settings = settings(server, connections, job, surroundings, watch)?;
     let journals = s3_ends::journals(surroundings, watch);
     let settings = Settings { silence: job.carriage.timeout, journals, ..settings };
     let server = Server::new(settings);
     let typed = job.target.path.clone();
+    server.looks_first_at(&typed);
     let rtt_us = server.reach().map_err(|error| fault(&StoreError::new("use as target", &typed, error)))?;
     let lanes = match asked {
         Some(asked) => asked,
-        // A connection of GridFTP carries one file after the other.
-        None if servers::is_long(rtt_us) && !is_grid(&job.target) => CONNECTIONS_MAX,
+        None if servers::is_long(rtt_us) => CONNECTIONS_MAX,
         None => LANES,
     };
     Ok(Target::Other(Box::new(Opening { server, typed, lanes })))

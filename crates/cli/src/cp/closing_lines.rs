@@ -200,7 +200,7 @@ fn verification(report: &Report) -> Option<String> {
         Proof::AsRead => format!("{} {}", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::Confirmed if report.bytes_reread > 0 => ", read back".to_owned(),
         // The server hashes nothing: only data read back is proved.
-        Proof::Confirmed => return Some(SIZE_ONLY.to_owned()),
+        Proof::Confirmed => return Some(by_server(report).unwrap_or_else(|| SIZE_ONLY.to_owned())),
         Proof::AsSent => return Some(as_sent(report)),
         Proof::AsStored => format!("{} ({})", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::ByStore => {
@@ -579,6 +579,8 @@ pub mod tests {
         assert!(web(4, &sums).contains("verified adler32 and SHA-256 by the server"));
         let to_store = Report { proof: Proof::AsSent, files_moved: 4, server_sums: Some(sums.counts()), ..report() };
         let to_store = closing_line(&Report { proof: Proof::ByStore, ..to_store });
+        let to_ftp = Report { proof: Proof::Confirmed, files_moved: 4, server_sums: Some(sums.counts()), ..report() };
+        assert!(closing_line(&to_ftp).contains("verified adler32 and SHA-256 by the server"));
         let both = ", all verified adler32 and SHA-256 by the server and CRC64NVME by the store, ";
         assert!(to_store.contains(both), "{to_store}");
         sums.without();

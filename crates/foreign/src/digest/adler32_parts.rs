@@ -40,6 +40,11 @@ impl Adler32Parts {
         self.0.get(&0).filter(|(end, _)| *end == size).map(|(_, sum)| *sum)
     }
 
+    /// How many bytes were added.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|(start, (end, _))| end - start).sum()
+    }
+
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -50,6 +50,8 @@ pub struct FileSum {
     sums: Arc<Sums>,
     ask: Box<Ask>,
     state: Mutex<State>,
+    /// Whoever asks holds it, without the state.
+    asking: Mutex<()>,
     /// The file was compared, or never will be.
     is_closed: AtomicBool,
 }
@@ -89,7 +91,13 @@ impl FileSum {
         ask: impl Fn() -> io::Result<Vec<Digest>> + Send + Sync + 'static,
     ) -> FileSum {
         let state = State { digests, ..State::default() };
-        FileSum { sums, ask: Box::new(ask), state: Mutex::new(state), is_closed: AtomicBool::new(false) }
+        FileSum {
+            sums,
+            ask: Box::new(ask),
+            state: Mutex::new(state),
+            asking: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -125,7 +133,9 @@ impl FileSum {
         if !state.add(offset, data.len() as u64, sum) || !state.is_whole(size) {
             return Ok(());
         }
-        self.ask_once(&mut state);
+        drop(state);
+        self.ask_once();
+        let mut state = self.lock();
         let kind = match state.sum_at_hand(size) {
             // The computed sums are of other kinds.
             None if !state.digests.is_empty() => return Ok(()),
@@ -139,13 +149,33 @@ impl FileSum {
         Ok(())
     }
 
-    fn ask_once(&self, state: &mut State) {
-        if state.digests.is_empty() && !state.is_asked && self.sums.are_asked_for() {
-            state.is_asked = true;
-            // A failed answer counts as no sum.
-            state.digests = (self.ask)().unwrap_or_default();
-            self.sums.asked(!state.digests.is_empty());
+    /// Asks for the sum while data still comes: the server reads all of the file for it.
+    pub fn ask_ahead(&self) {
+        self.ask_once();
+    }
+
+    /// Half of the file is here, and nobody has asked yet.
+    pub fn is_due(&self, size: u64) -> bool {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return false;
         }
+        let state = self.lock();
+        !state.is_asked && state.digests.is_empty() && state.parts.bytes() >= size / 2
+    }
+
+    fn ask_once(&self) {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut state = self.lock();
+            if !state.digests.is_empty() || state.is_asked || !self.sums.are_asked_for() {
+                return;
+            }
+            state.is_asked = true;
+        }
+        // A failed answer counts as no sum.
+        let told = (self.ask)().unwrap_or_default();
+        self.sums.asked(!told.is_empty());
+        self.learn(told);
     }
 
     fn close(&self, state: &mut State, compared: Option<SumKind>) {
@@ -225,9 +255,8 @@ impl ServerSum for FileSum {
         read: &mut dyn FnMut(&mut [u8], u64) -> StoreResult<usize>,
     ) -> StoreResult<Result<(), SumDiffers>> {
         let kind = {
-            let mut state = self.lock();
-            self.ask_once(&mut state);
-            best(&state.digests)
+            self.ask_once();
+            best(&self.lock().digests)
         };
         let Some(kind) = kind else {
             self.close(&mut self.lock(), None);
@@ -291,6 +320,27 @@ mod tests {
             let start = at * step;
             file.took(&data[start..start + step], start as u64, data.len() as u64, one_reader)
         })
+    }
+
+    #[test]
+    fn from_the_middle_of_a_file_its_sum_is_asked_for_once() {
+        let (sums, data, asked) = (Arc::new(Sums::default()), data(), Arc::new(AtomicU32::new(0)));
+        let (told, count) = (sum_of(SumKind::Adler32, &data), Arc::clone(&asked));
+        let sum = FileSum::new(Arc::clone(&sums), Vec::new(), move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(vec![told.clone()])
+        });
+        let size = data.len();
+        let take = |start: usize, end: usize| sum.took(&data[start..end], start as u64, size as u64, false).unwrap();
+        take(size / 2, size - 1);
+        assert!(!sum.is_due(size as u64));
+        take(0, 10);
+        assert!(sum.is_due(size as u64));
+        sum.ask_ahead();
+        assert!(!sum.is_due(size as u64));
+        take(10, size / 2);
+        take(size - 1, size);
+        assert_eq!((asked.load(Ordering::Relaxed), sums.counter.counts().files()), (1, 1));
     }
 
     #[test]

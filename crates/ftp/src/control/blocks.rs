@@ -18,7 +18,7 @@ use super::{Control, Data, Direction, Kept};
 use crate::codec::command::Command;
 use crate::codec::passive;
 use crate::codec::reply::Reply;
-use crate::limits::{LISTEN_PATIENCE, MAX_STRANGERS, READ_BYTES};
+use crate::limits::{LISTEN_PATIENCE, MAX_STRANGERS, READ_BYTES, SUM_PATIENCE};
 use crate::markers::Markers;
 use crate::refusal::{file_refusal, invalid};
 use crate::wire::Wire;
@@ -165,7 +165,10 @@ impl Control {
     }
 
     fn connect_for_blocks(&mut self) -> io::Result<Data> {
-        let address = self.passive_for_blocks()?;
+        let address = match self.block_address.take() {
+            Some(address) => address,
+            None => self.passive_for_blocks()?,
+        };
         let connected = self.habits.data.connect(&[address], &self.habits.reach, self.habits.silence);
         let (socket, counted) = connected.map_err(|error| {
             let why = format!("the server's data connection cannot be reached: {error}");
@@ -174,13 +177,21 @@ impl Control {
         Ok(Data { wire: Wire::new(socket, self.habits.silence)?, _counted: counted })
     }
 
-    /// The data goes to the host of the control connection, and to no other.
     fn passive_for_blocks(&mut self) -> io::Result<SocketAddr> {
+        let replies = self.ask_all(&self.block_questions())?;
+        self.note_blocks(&replies)?;
+        self.block_address.take().ok_or_else(|| invalid("an answer is missing"))
+    }
+
+    /// Ask where the server waits for blocks.
+    pub(crate) fn block_questions(&self) -> [Command; 2] {
         let is_ipv6 = self.peer.ip().to_canonical().is_ipv6();
-        let mut commands = vec![Command::plain("MODE E")];
-        commands.push(Command::plain(if is_ipv6 { "EPSV" } else { "PASV" }));
-        let replies = self.ask_all(&commands)?;
-        let [mode, passive] = &replies[..] else { return Err(invalid("an answer is missing")) };
+        [Command::plain("MODE E"), Command::plain(if is_ipv6 { "EPSV" } else { "PASV" })]
+    }
+
+    /// Takes the answers. The data goes to the host of the control connection, and to no other.
+    pub(crate) fn note_blocks(&mut self, replies: &[Reply]) -> io::Result<()> {
+        let [mode, passive] = replies else { return Err(invalid("an answer is missing")) };
         if !mode.is_success() {
             let why = format!("the server takes no blocks ({})", mode.shown());
             return Err(io::Error::new(ErrorKind::Unsupported, why));
@@ -193,7 +204,8 @@ impl Control {
         };
         let port =
             port.ok_or_else(|| invalid(format!("the server tells no port for the data: {}", passive.shown())))?;
-        Ok(SocketAddr::new(self.peer.ip(), port))
+        self.block_address = Some(SocketAddr::new(self.peer.ip(), port));
+        Ok(())
     }
 
     /// Looks whether the server has ended a transfer that still goes out.
@@ -245,6 +257,18 @@ impl Control {
                 return Err(file_refusal(&reply));
             }
         }
+    }
+
+    /// Asks while a transfer ends: the answers come behind its own.
+    pub(crate) fn ask_behind(&mut self, commands: &[Command]) -> io::Result<()> {
+        self.send(commands)
+    }
+
+    pub(crate) fn answers_behind(&mut self, count: usize) -> io::Result<Vec<Reply>> {
+        self.wire.be_patient(SUM_PATIENCE)?;
+        let answers = (0..count).map(|_| self.final_reply()).collect::<io::Result<Vec<_>>>()?;
+        self.be_as_patient_as_usual()?;
+        Ok(answers)
     }
 
     /// The server broke the rules: nothing that it says on this connection is believed any more.

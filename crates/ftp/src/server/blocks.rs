@@ -6,12 +6,14 @@ use std::time::Duration;
 use haul_foreign::Digest;
 use haul_store::{SumKind, Time};
 
-use super::{Matter, Server, WHOLE_FILE, digest_of, facts_of_file};
+use super::{Matter, Server, Times, WHOLE_FILE, digest_of, facts_of_file};
 use crate::codec::command::Command;
 use crate::codec::features::CKSM;
 use crate::codec::listing::Facts;
+use crate::codec::reply::Reply;
 use crate::limits::SUM_PATIENCE;
 use crate::pool::Purpose;
+use crate::refusal::invalid;
 use crate::transfer::{BlockUpload, Download};
 
 impl Server {
@@ -75,42 +77,94 @@ impl Server {
         }
     }
 
-    /// Writes all of a short file in blocks.
-    pub(crate) fn put(&self, path: &[u8], content: &[u8]) -> io::Result<()> {
-        let command = self.on("STOR", path)?;
+    /// Writes all of a short file in blocks, and finishes it in the same round trip where the server takes commands behind a transfer. `None`:
+    /// it is yet to be finished.
+    pub(crate) fn put(&self, path: &[u8], content: &[u8], end: &End) -> io::Result<Option<Finished>> {
+        let takes_more = self.account().habits.blocks.takes_more();
+        match self.put_once(path, content, end, takes_more) {
+            // A server may refuse, or drop, what comes during a transfer.
+            Err(_) if takes_more => {
+                self.account().habits.blocks.takes_no_more();
+                self.put_once(path, content, end, false)
+            }
+            put => put,
+        }
+    }
+
+    fn put_once(&self, path: &[u8], content: &[u8], end: &End, takes_more: bool) -> io::Result<Option<Finished>> {
+        let (command, questions) = (self.on("STOR", path)?, self.questions(path, end)?);
         self.with(Purpose::Transfer, |mut line| {
             let mut upload = match line.store(command.clone()) {
                 Ok(data) => BlockUpload::new(data, line),
                 Err(error) => return (Err(error), Some(line)),
             };
-            let put = upload.write(content, 0).and_then(|()| upload.end()).and_then(|()| upload.confirm());
-            (put, Some(upload.into_line()))
+            let sent = upload.write(content, 0).and_then(|()| upload.end());
+            let put = sent.and_then(|()| match takes_more {
+                true => upload.confirm_and_ask(&questions.commands).map(Some),
+                false => upload.confirm().map(|()| None),
+            });
+            let finished = put.map(|replies| replies.and_then(|replies| questions.read(&replies)));
+            (finished, Some(upload.into_line()))
         })
     }
 
     /// Sets the time of a file by the command that is known to do so, and looks at the file and its sum: a round trip for all.
-    pub(crate) fn finish(&self, path: &[u8], mtime: Option<Time>, sums: bool) -> io::Result<Finished> {
+    pub(crate) fn finish(&self, path: &[u8], end: &End) -> io::Result<Finished> {
+        let questions = self.questions(path, end)?;
         self.ask(|line| {
-            let time = mtime.map(|mtime| self.time_command(path, mtime)).transpose()?.flatten();
-            let mut commands: Vec<Command> = time.into_iter().map(|(_, command)| command).collect();
-            let before = commands.len();
-            commands.extend([self.on("SIZE", path)?, self.on("MDTM", path)?]);
-            if sums {
-                commands.push(self.on_part(CKSM, WHOLE_FILE, path)?);
-            }
             line.be_patient(SUM_PATIENCE)?;
-            let replies = line.ask_all(&commands)?;
+            let replies = line.ask_all(&questions.commands)?;
             line.be_as_patient_as_usual()?;
-            let sum = replies.get(before + 2).filter(|reply| reply.is_success());
-            let facts = facts_of_file(&replies[before..before + 2]);
-            Ok(Finished { facts, sum: sum.and_then(|reply| digest_of(SumKind::Adler32, reply)) })
+            questions.read(&replies).ok_or_else(|| invalid("an answer is missing"))
+        })
+    }
+
+    fn questions(&self, path: &[u8], end: &End) -> io::Result<Questions> {
+        let time = end.mtime.map(|mtime| self.time_command(path, mtime)).transpose()?.flatten();
+        let (sets_time_by, time) = time.unzip();
+        let mut commands: Vec<Command> = time.into_iter().collect();
+        let before = commands.len();
+        commands.extend([self.on("SIZE", path)?, self.on("MDTM", path)?]);
+        if end.sums {
+            commands.push(self.on_part(CKSM, WHOLE_FILE, path)?);
+        }
+        Ok(Questions { commands, before, sets_time_by })
+    }
+}
+
+/// How a written file is finished.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) mtime: Option<Time>,
+    /// The server is asked for its Adler-32.
+    pub(crate) sums: bool,
+}
+
+/// The questions that finish a file.
+struct Questions {
+    commands: Vec<Command>,
+    /// The look begins behind so many.
+    before: usize,
+    sets_time_by: Option<Times>,
+}
+
+impl Questions {
+    fn read(&self, replies: &[Reply]) -> Option<Finished> {
+        let (looked, sum) = replies.get(self.before..)?.split_at_checked(2)?;
+        let sum = sum.first().filter(|reply| reply.is_success());
+        Some(Finished {
+            facts: facts_of_file(looked),
+            sum: sum.and_then(|reply| digest_of(SumKind::Adler32, reply)),
+            sets_time_by: self.sets_time_by,
         })
     }
 }
 
 /// What the server tells of a file that was written.
+#[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) facts: Option<Facts>,
     /// Its sum, where the server tells one.
     pub(crate) sum: Option<Digest>,
+    pub(crate) sets_time_by: Option<Times>,
 }

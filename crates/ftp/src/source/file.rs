@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
@@ -36,6 +36,8 @@ pub(crate) struct FtpFile {
     /// When the server last told this version, or has sent all of it by one transfer.
     confirmed: Mutex<Option<Instant>>,
     sum: Arc<FileSum>,
+    /// The sum is being asked for while data still comes.
+    asks_for_sum: AtomicBool,
     /// How far each reader goes on.
     runs: Mutex<HashMap<ThreadId, (u64, u64)>>,
 }
@@ -71,6 +73,7 @@ impl FtpFile {
             served: Arc::clone(served),
             number: FILES.fetch_add(1, Ordering::Relaxed),
             sum: Arc::new(sum),
+            asks_for_sum: AtomicBool::new(false),
             path,
             facts,
             size,
@@ -188,6 +191,19 @@ impl FtpFile {
         Ok(done)
     }
 
+    /// From the middle of a long file on its sum is asked for: the server computes it while the rest comes.
+    fn ask_for_sum(&self) {
+        let is_unwise = self.size <= WORTH_PARTS_BYTES || self.served.server.pool.is_limited();
+        if is_unwise || self.asks_for_sum.load(Ordering::Relaxed) || !self.sum.is_due(self.size) {
+            return;
+        }
+        if !self.asks_for_sum.swap(true, Ordering::Relaxed) {
+            let sum = Arc::clone(&self.sum);
+            // Without the thread it is asked for at the end.
+            let _ = std::thread::Builder::new().name("ftp-sum".into()).spawn(move || sum.ask_ahead());
+        }
+    }
+
     /// The last byte is there. The file ends here only if the server says so, in both ways.
     fn end(&self, mut download: Download) -> io::Result<()> {
         let began_at_start = download.began_at == 0 && download.end.is_none();
@@ -256,6 +272,7 @@ impl FileToRead for FtpFile {
         let count = self.read_from(buffer, offset)?;
         if self.has_sum() {
             self.sum.took(&buffer[..count], offset, self.size, self.size <= WORTH_PARTS_BYTES)?;
+            self.ask_for_sum();
         }
         Ok(count)
     }

@@ -12,13 +12,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use haul_foreign::Adler32Parts;
 use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, SumKind, Time};
 
-use super::draft::{draft_of, over, random, set_time, sweep};
+use super::draft::{draft_of, has_time, over, random, set_time, sweep};
 use super::tree::Tree;
 use super::uploads::{Fate, Uploads};
 use crate::codec::listing::Facts;
 use crate::limits::{GATHERED_BYTES, MAX_SUMMED_BYTES, ZEROS_BYTES};
 use crate::refusal::invalid;
 use crate::server::Times;
+use crate::server::blocks::{End, Finished};
 use crate::source::FtpFile;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -54,6 +55,8 @@ struct State {
     mode: Option<u32>,
     /// The file as it is read back.
     read_back: Option<Arc<FtpFile>>,
+    /// What the server told when it confirmed a short file.
+    finished: Option<Finished>,
 }
 
 #[derive(Debug)]
@@ -99,6 +102,7 @@ impl BlockDraft {
                 mtime,
                 mode: None,
                 read_back: None,
+                finished: None,
             }),
             written: Condvar::new(),
         })
@@ -150,7 +154,7 @@ impl BlockDraft {
             Stage::Sending | Stage::Confirmed => state.stage = Stage::Sending,
             Stage::Named | Stage::Discarded => return Err(over()),
         }
-        state.read_back = None;
+        (state.read_back, state.finished) = (None, None);
         if !add(&mut state.parts, data, offset, sum) {
             state = self.confirm(state)?;
         }
@@ -184,8 +188,9 @@ impl BlockDraft {
         self.fate.check()?;
         match std::mem::replace(&mut state.stage, Stage::Sending) {
             Stage::Gathered(gathered) => {
-                let put = self.tree.server.put(&self.draft_place, &gathered);
-                put.map_err(|error| self.fate.enter(error))?;
+                let (_, end) = self.end_of(&state);
+                let put = self.tree.server.put(&self.draft_place, &gathered, &end);
+                state.finished = put.map_err(|error| self.fate.enter(error))?;
             }
             Stage::Sending => self.uploads.end(self.number, &self.fate)?,
             Stage::Confirmed => {}
@@ -209,32 +214,48 @@ impl BlockDraft {
         self.confirm(state)
     }
 
-    /// Compares what the server shows with what was sent, and sets the time.
-    fn settle(&self, state: &mut State) -> io::Result<Facts> {
+    /// How the file is finished, and its sum, if the server tells one to compare.
+    fn end_of(&self, state: &State) -> (Option<u32>, End) {
+        let size = self.end.load(Ordering::Relaxed);
+        let sum = state.parts.as_ref().and_then(|parts| parts.of_first(size)).filter(|_| size <= MAX_SUMMED_BYTES);
+        let sum = sum.filter(|_| self.tree.server.sum_kind() == Some(SumKind::Adler32));
+        (sum, End { mtime: state.mtime, sums: sum.is_some() })
+    }
+
+    /// Compares what the server shows with what was sent, and sets the time. Returns the kind of the sum that was compared, too.
+    fn settle(&self, state: &mut State) -> io::Result<(Facts, Option<SumKind>)> {
         let server = &self.tree.server;
         if let Some(mode) = state.mode {
             server.set_mode(&self.draft_place, mode)?;
         }
-        // The first file finds out how times are set.
-        if let Some(mtime) = state.mtime.filter(|_| server.times() == Times::Unknown) {
-            set_time(server, &self.draft_place, mtime)?;
-        }
         let size = self.end.load(Ordering::Relaxed);
-        let sum = state.parts.as_ref().and_then(|parts| parts.of_first(size)).filter(|_| size <= MAX_SUMMED_BYTES);
-        let sum = sum.filter(|_| server.sum_kind() == Some(SumKind::Adler32));
-        let finished = server.finish(&self.draft_place, state.mtime, sum.is_some())?;
+        let (sum, end) = self.end_of(state);
+        let mut finished = match state.finished.take() {
+            Some(finished) => finished,
+            None => server.finish(&self.draft_place, &end)?,
+        };
+        // The first file finds out how times are set.
+        if let Some(mtime) = state.mtime {
+            let how = finished.sets_time_by;
+            match (server.times(), &finished.facts) {
+                (Times::Unknown, Some(facts)) if has_time(facts, mtime) => {
+                    how.into_iter().for_each(|how| server.sets_times(how))
+                }
+                (Times::Lost, _) => {}
+                (known, _) if how == Some(known) => {}
+                _ => finished.facts = set_time(server, &self.draft_place, mtime)?,
+            }
+        }
         let shown = finished.facts.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
         if shown.size != Some(size) {
             let has = shown.size.map_or("no size".to_owned(), |size| format!("{size} bytes"));
             return Err(invalid(format!("the server has {has} of it, not {size} bytes")));
         }
-        if let Some(sum) = sum
-            && let Some(digest) = finished.sum
-            && digest.value != sum.to_be_bytes()
-        {
+        let Some((sum, digest)) = sum.zip(finished.sum) else { return Ok((shown, None)) };
+        if digest.value != sum.to_be_bytes() {
             return Err(invalid(format!("the server has another {} of it than it was sent", digest.kind.name())));
         }
-        Ok(shown)
+        Ok((shown, Some(digest.kind)))
     }
 }
 
@@ -298,17 +319,29 @@ impl FileToWrite for BlockDraft {
         Ok(())
     }
 
-    /// A server has no flush: what it has confirmed counts.
+    /// A server has no flush: what it has confirmed counts. Before the end, to be confirmed costs a round trip and the windows of all
+    /// connections, and no later run could go on.
     fn flush(&self) -> Result<()> {
-        self.context("write", || self.confirm(self.lock()).map(drop))
+        self.context("write", || {
+            let state = self.lock();
+            let size = self.size.unwrap_or(0);
+            match state.parts.as_ref().is_some_and(|parts| parts.of_first(size).is_none()) {
+                true => self.fate.check(),
+                false => self.confirm(state).map(drop),
+            }
+        })
     }
 
     fn set_metadata(&self, meta: &Metadata, _flush: bool) -> Result<()> {
         self.context("write", || {
-            let mut state = self.complete()?;
-            state.mtime = meta.mtime.or(self.mtime);
-            state.mode = meta.mode;
-            Ok(())
+            {
+                let mut state = self.lock();
+                let mtime = meta.mtime.or(self.mtime);
+                // What was finished before has the time of before.
+                state.finished = state.finished.take().filter(|_| state.mtime == mtime);
+                (state.mtime, state.mode) = (mtime, meta.mode);
+            }
+            self.complete().map(drop)
         })
     }
 
@@ -316,8 +349,9 @@ impl FileToWrite for BlockDraft {
         self.context("finish", || {
             let mut state = self.complete()?;
             state.read_back = None;
-            let shown = self.settle(&mut state)?;
+            let (shown, sum) = self.settle(&mut state)?;
             self.tree.rename_over(&self.draft_place, &self.place)?;
+            self.tree.server.compared(sum);
             state.stage = Stage::Named;
             self.tree.note(&self.path, Some(shown));
             Ok(())

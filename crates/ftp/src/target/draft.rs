@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_foreign::Hasher;
-use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, Time, part_name};
+use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, SumKind, Time, part_name};
 
 use super::journal::UploadJournal;
 use super::tree::{Tree, split};
@@ -247,16 +247,19 @@ impl FtpDraft {
 
     /// Compares what the server shows with what was sent, and sets the time. Returns what it shows, and whether the file has its name: mostly
     /// all of it takes two round trips over one connection, of which the second one is the name.
-    fn settle(&self, state: &mut State) -> io::Result<(Facts, bool)> {
+    fn settle(&self, state: &mut State) -> io::Result<(Facts, bool, Option<SumKind>)> {
         let server = &self.tree.server;
         // Before its time is set: a draft that is as old as its source gets its name at once.
+        let mut compared = None;
         if let Some(hasher) = state.hasher.take().filter(|_| state.at <= MAX_SUMMED_BYTES)
             && let Some(digest) = server.sum(&self.draft_place)?
             && server.sum_kind() == Some(digest.kind)
-            && digest.value != hasher.finish()
         {
-            let kind = digest.kind.name();
-            return Err(invalid(format!("the server has another {kind} of it than it was sent")));
+            if digest.value != hasher.finish() {
+                let kind = digest.kind.name();
+                return Err(invalid(format!("the server has another {kind} of it than it was sent")));
+            }
+            compared = Some(digest.kind);
         }
         if let Some(mode) = state.mode {
             server.set_mode(&self.draft_place, mode)?;
@@ -278,7 +281,7 @@ impl FtpDraft {
         };
         let shown = shown.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
         check_size(&shown, state.at)?;
-        Ok((shown, is_named))
+        Ok((shown, is_named, compared))
     }
 
     /// It is known how the server sets times.
@@ -517,7 +520,7 @@ impl FileToWrite for FtpDraft {
             let mut state = self.lock();
             self.complete(&mut state)?;
             state.read_back = None;
-            let (shown, is_named) = self.settle(&mut state).inspect_err(|error| {
+            let (shown, is_named, sum) = self.settle(&mut state).inspect_err(|error| {
                 // The server has something else than was sent: a later run must not take it for right.
                 if error.kind() == ErrorKind::InvalidData {
                     let _ = self.journal.remove();
@@ -527,6 +530,7 @@ impl FileToWrite for FtpDraft {
                 self.tree.rename_over(&self.draft_place, &self.place)?;
             }
             state.body = Body::Named;
+            self.tree.server.compared(sum);
             self.tree.note(&self.path, Some(shown));
             // One that stays tells of a draft that is gone.
             let _ = self.journal.remove();

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use crate::account::Settings;
 use crate::codec::listing::{EntryType, Facts};
 use crate::entry;
+use crate::paths::without_slash;
 use crate::refusal::missing;
 use crate::server::{Server, Times};
 use crate::source::FtpFile;
@@ -47,6 +48,11 @@ impl FtpServer {
         let server = Server::new(settings);
         server.dial_ahead();
         FtpServer(server)
+    }
+
+    /// The first login asks for the target, too.
+    pub fn looks_first_at(&self, typed: &[u8]) {
+        self.0.looks_first_at(without_slash(typed));
     }
 
     /// Logs in, and returns the round trip of the path in microseconds.

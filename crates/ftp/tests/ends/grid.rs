@@ -1,9 +1,9 @@
 //! GridFTP against a server that breaks its rules: no wrong file, and a clear word.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use haul_ftp::{FtpServer, FtpSource, OpenOptions};
-use haul_store::{DraftPlan, Metadata, SourceFile, SourceTree, TargetTree, Time};
+use haul_ftp::{FtpServer, FtpSource, Grid, OpenOptions, Settings};
+use haul_store::{DraftPlan, Metadata, SourceFile, SourceTree, SumCounts, SumKind, TargetTree, Time};
 
 use crate::conformance::{Bench, Reading, conforms, source_conforms};
 use crate::grid_server::{Fault, GridServer};
@@ -181,6 +181,65 @@ fn files_go_up_in_blocks_of_any_order_and_get_their_names_at_the_end() {
         }
         assert_eq!(server.paths(), ["/f", "/g", "/long"]);
     }
+}
+
+/// The first file of a target, alone: the questions that it costs.
+fn put_alone(server: &GridServer, settings: Settings, content: &[u8]) {
+    let to = FtpServer::new(settings);
+    to.looks_first_at(b"/");
+    let (target, _) = to.open(b"/", OpenOptions::default()).unwrap();
+    let draft = target.new_draft_of(b"f", &plan(content.len())).unwrap();
+    for (bytes, number) in content.chunks(300_000).zip(0_u64..) {
+        draft.write_at(bytes, number * 300_000).unwrap();
+        draft.flush().unwrap();
+    }
+    draft.commit(&Metadata::default(), true).unwrap();
+    assert!(server.content("/f").unwrap() == content);
+}
+
+#[test]
+fn a_file_is_looked_at_once_and_its_time_is_set_once() {
+    for size in [5, LONG] {
+        let server = GridServer::start(&[], Fault::None);
+        put_alone(&server, server.settings(), &data(size));
+        let asked = ["MFMT", "SIZE /.haul", "CKSM"].map(|verb| server.count(verb));
+        assert_eq!(asked, [1; 3], "{size}: {:?}", server.seen.lock().unwrap());
+    }
+}
+
+#[test]
+fn a_long_file_has_one_transfer_for_each_writer_though_it_is_flushed_in_its_middle() {
+    let server = GridServer::start(&[], Fault::None);
+    put_alone(&server, server.settings(), &data(LONG));
+    assert_eq!(server.count("ESTO"), 1, "{:?}", server.seen.lock().unwrap());
+}
+
+#[test]
+fn a_server_that_refuses_questions_during_a_transfer_gets_its_files() {
+    let server = GridServer::start(&[], Fault::RefusesMore);
+    put_alone(&server, server.settings(), b"short");
+    assert_eq!(server.count("STOR"), 2, "{:?}", server.seen.lock().unwrap());
+}
+
+#[test]
+fn connections_that_are_dialled_ahead_ask_for_their_port_with_the_login() {
+    let server = GridServer::start(&[], Fault::None);
+    let grid = Some(Grid { foreseen_bytes: 1 << 30, ..Grid::default() });
+    put_alone(&server, Settings { grid, ..server.settings() }, &data(LONG));
+    let log = server.seen.lock().unwrap().clone();
+    let place = |verb: &str| log.iter().position(|line| line.starts_with(verb)).unwrap();
+    assert!(place("EPSV") < place("FEAT") && server.count("EPSV") == 1, "{log:?}");
+}
+
+#[test]
+fn what_a_server_proved_of_uploads_is_told() {
+    let server = GridServer::start(&[], Fault::None);
+    let told = Arc::new(Mutex::new(SumCounts::default()));
+    let for_told = Arc::clone(&told);
+    let tell_sums = Box::new(move |sums| *for_told.lock().unwrap() = sums);
+    put_alone(&server, Settings { tell_sums, ..server.settings() }, &data(LONG));
+    let told = *told.lock().unwrap();
+    assert_eq!((told.compared().collect::<Vec<_>>(), told.without), (vec![(SumKind::Adler32, 1)], 0));
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub enum Fault {
     Forgets226,
     /// Closes what rests.
     ClosesKept,
+    /// Refuses what is asked during a transfer.
+    RefusesMore,
 }
 
 pub struct GridServer {
@@ -113,6 +115,7 @@ impl GridServer {
             far_from_us: 0,
             begins_with: |_, _| 4,
             tell: Box::new(|_| ()),
+            tell_sums: Box::new(|_| ()),
             grid: Some(Grid::default()),
             pipes: None,
             journals: None,
@@ -388,6 +391,12 @@ impl Session {
         }
         if fault == Fault::Forgets226 {
             return Err(std::io::ErrorKind::BrokenPipe.into());
+        }
+        let is_first = self.seen.lock().unwrap().iter().filter(|line| line.starts_with("STOR")).count() == 1;
+        if fault == Fault::RefusesMore && is_first {
+            let mut line = Vec::new();
+            self.control.read_until(b'\n', &mut line)?;
+            self.say("503 not now")?;
         }
         self.say("226 done")?;
         if fault == Fault::ClosesKept {

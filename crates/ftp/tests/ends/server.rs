@@ -149,6 +149,7 @@ impl Server {
             grid: None,
             pipes: None,
             tell: Box::new(|_| ()),
+            tell_sums: Box::new(|_| ()),
             journals: None,
         }
     }
