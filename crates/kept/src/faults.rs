@@ -98,3 +98,17 @@ pub fn recording_error(error: &RecordingError) -> Error {
         RecordingError::Store(error) => store_error(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use haul_store::LoginRefused;
+
+    use super::*;
+
+    #[test]
+    fn a_store_that_does_not_know_the_key_is_a_refused_login_and_one_that_forbids_a_file_is_not() {
+        let fault = |cause: io::Error| store_error(&StoreError::new("look at", b"file", cause)).fault;
+        assert_eq!(fault(LoginRefused::because("SignatureDoesNotMatch")), Fault::Authentication);
+        assert_ne!(fault(io::ErrorKind::PermissionDenied.into()), Fault::Authentication);
+    }
+}

@@ -287,25 +287,6 @@ fn what_a_store_cannot_keep_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_refused_secret_is_a_refused_login_for_every_command() {
-    needs!(Haul, ObjectStore);
-    let store = Store::start();
-    fs::write(store.at("from/file"), "data").expect("own directory");
-    let run = |words: &[&str]| store.haul(words).env("AWS_SECRET_ACCESS_KEY", "another").run();
-    for words in [
-        &["cp", "--retry", "0", "from/file", "s3://bucket/"][..],
-        &["cp", "--retry", "0", "s3://bucket/file", "to"],
-        &["ls", "s3://bucket"],
-        &["ls", "s3://bucket/file"],
-        &["hash", "s3://bucket/file"],
-        &["rm", "s3://bucket/file"],
-    ] {
-        let run = run(words).expect(code::AUTHENTICATION);
-        assert!(run.stderr_text().contains("AWS_SECRET_ACCESS_KEY"), "{run}");
-    }
-}
-
-#[test]
 fn a_target_that_nobody_serves_is_a_fault_of_the_network() {
     needs!(Haul);
     let home = scratch();
