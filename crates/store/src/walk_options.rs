@@ -12,7 +12,7 @@ pub struct WalkOptions {
     pub filter: Filter,
     /// Only these paths beneath the one source, and directories on the way.
     pub files_from: Option<Arc<FileList>>,
-    /// Yield further names of a file or link as [`EntryKind::HardLink`].
+    /// Yield further names of a file or link as [`EntryKind::HardLink`](crate::EntryKind::HardLink).
     pub hard_links: bool,
     /// Read extended attributes.
     pub xattrs: bool,

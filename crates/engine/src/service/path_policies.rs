@@ -4,7 +4,7 @@
 //!   what was asked for -> operator -> dropped -> policed -> hook      a class that was asked for
 //!                         operator -> aware   -> hook                 `auto`: only while others take the path away
 //! ```
-//! A new policy implements [`Policy`](super::policy::Policy), and has a line in [`PathPolicies::chain`].
+//! A new policy implements [`Policy`], and has a line in `PathPolicies::chain`.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

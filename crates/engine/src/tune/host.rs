@@ -29,7 +29,7 @@ impl Wanted {
 /// The facts that a host told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// The values of its [`SETTINGS`], by name.
+    /// The values of its `SETTINGS`, by name.
     pub settings: BTreeMap<String, Setting>,
     /// Network devices that are up, without loopback.
     pub interfaces: Vec<Interface>,

@@ -222,6 +222,13 @@ fn a_server_that_refuses_questions_during_a_transfer_gets_its_files() {
 }
 
 #[test]
+fn a_full_server_gets_a_short_file_once() {
+    let server = GridServer::start(&[], Fault::Refuses);
+    put(&server, "f", b"short").unwrap_err();
+    assert_eq!(server.count("STOR"), 1, "{:?}", server.seen.lock().unwrap());
+}
+
+#[test]
 fn connections_that_are_dialled_ahead_ask_for_their_port_with_the_login() {
     let server = GridServer::start(&[], Fault::None);
     let grid = Some(Grid { foreseen_bytes: 1 << 30, ..Grid::default() });

@@ -56,7 +56,7 @@ impl Worker {
         self.record.asked_rate().ok().flatten()
     }
 
-    /// Whoever asked for the limit waits for this note.
+    /// Notes the limit for the command that asked and waits.
     pub fn rate_is(&self, asked: &Timetable, limit_bytes_per_s: Option<u64>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let rate = Some(RateSaid { asked: asked.text().to_owned(), limit_bytes_per_s });
