@@ -46,6 +46,11 @@ pub(crate) fn file_refusal(reply: &Reply) -> io::Error {
     io::Error::new(kind, format!("{what} ({})", reply.shown()))
 }
 
+/// The server had no room, or did not allow it: to try again at once would be refused again.
+pub(crate) fn is_lasting(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::PermissionDenied)
+}
+
 /// Nothing stands there. Most servers have one code (550) for this and for all else that may be wrong with a path.
 pub(crate) fn missing() -> io::Error {
     Errno::NOENT.into()

@@ -25,7 +25,7 @@ use crate::control::Begun;
 use crate::limits::{MAX_LINE_BYTES, SUM_PATIENCE};
 use crate::paths::{join, split};
 use crate::pool::{Pool, Purpose};
-use crate::refusal::{file_refusal, invalid, is_missing, missing, refusal};
+use crate::refusal::{file_refusal, invalid, is_lasting, is_missing, missing, refusal};
 use crate::transfer::{Download, Line, Upload};
 
 /// A server.
@@ -170,7 +170,7 @@ impl Server {
             drop(line);
             let is_new_habit = takes_several != self.account().habits.takes_several();
             match done {
-                Err(error) if error.kind() == ErrorKind::Unsupported => return Err(error),
+                Err(error) if error.kind() == ErrorKind::Unsupported || is_lasting(&error) => return Err(error),
                 Err(_) if is_lost && (has_rested || is_new_habit) && tries < MAX_RESTED_TRIES => tries += 1,
                 done => return done,
             }

@@ -1,6 +1,6 @@
 //! What is done with a server of GridFTP alone: parts of files in blocks, and the end of an upload in one step.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::time::Duration;
 
 use haul_foreign::Digest;
@@ -13,7 +13,7 @@ use crate::codec::listing::Facts;
 use crate::codec::reply::Reply;
 use crate::limits::SUM_PATIENCE;
 use crate::pool::Purpose;
-use crate::refusal::invalid;
+use crate::refusal::{invalid, is_lasting};
 use crate::transfer::{BlockUpload, Download};
 
 impl Server {
@@ -82,10 +82,8 @@ impl Server {
     pub(crate) fn put(&self, path: &[u8], content: &[u8], end: &End) -> io::Result<Option<Finished>> {
         let takes_more = self.account().habits.blocks.takes_more();
         match self.put_once(path, content, end, takes_more) {
-            // Without room or permission the old way fails, too. Otherwise the server may refuse, or drop, what comes during a transfer.
-            Err(error)
-                if takes_more && !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::PermissionDenied) =>
-            {
+            // The server may refuse, or drop, what comes during a transfer.
+            Err(error) if takes_more && !is_lasting(&error) => {
                 self.account().habits.blocks.takes_no_more();
                 self.put_once(path, content, end, false)
             }

@@ -17,7 +17,7 @@ use super::tree::Tree;
 use super::uploads::{Fate, Uploads};
 use crate::codec::listing::Facts;
 use crate::limits::{GATHERED_BYTES, MAX_SUMMED_BYTES, ZEROS_BYTES};
-use crate::refusal::invalid;
+use crate::refusal::{invalid, is_lasting};
 use crate::server::Times;
 use crate::server::blocks::{End, Finished};
 use crate::source::FtpFile;
@@ -172,7 +172,7 @@ impl BlockDraft {
                     server.pool.moved();
                     return Ok(());
                 }
-                Err(_) if upload.may_be_closed() => {}
+                Err(error) if upload.may_be_closed() && !is_lasting(&error) => {}
                 Err(error) => return Err(error),
             }
         }
