@@ -1,4 +1,4 @@
-//! Takes units off one connection: header -> blocks: hash, write -> trailer: compare -> receipt.
+//! Takes units off one connection: header -> blocks -> trailer. What becomes of a unit: [`super::arrival`].
 //!
 //! Whole files get their final names from others ([`super::rename_threads`]), many at a time; the lane tells them when it is
 //! idle.
