@@ -9,29 +9,26 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 
-/// xorshift64*: fast, and incompressible enough.
+/// Random bytes of BLAKE3, which is optimised in builds for tests, too.
 #[derive(Clone, Debug)]
-pub struct Seed(u64);
+pub struct Seed(blake3::OutputReader);
 
 impl Seed {
-    /// Avoids the number at which the generator stands still.
+    /// Equal numbers give equal bytes.
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Self(blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof())
     }
 
     /// The next number.
     pub fn draw(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
     }
 
     /// Fills a buffer.
     pub fn fill(&mut self, buffer: &mut [u8]) {
-        for part in buffer.chunks_mut(8) {
-            part.copy_from_slice(&self.draw().to_le_bytes()[..part.len()]);
-        }
+        self.0.fill(buffer);
     }
 }
 

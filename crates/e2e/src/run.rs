@@ -30,6 +30,9 @@ pub struct Run {
 /// Enough for any step on a busy machine with two cores.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(90);
 
+/// By its path: std forks for a name that it must look up, and a fork copies the page tables of all that the tests hold.
+const ENV: &str = "/usr/bin/env";
+
 /// Time for descendants that keep the output open.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 
@@ -114,7 +117,7 @@ impl Run {
     #[track_caller]
     pub fn start(self) -> Running {
         // Programs inherit a background job's ignored signals, which must not count.
-        let mut words = ["env", "--default-signal=INT,TERM,HUP"].map(OsString::from).to_vec();
+        let mut words = [ENV, "--default-signal=INT,TERM,HUP"].map(OsString::from).to_vec();
         if let Some(namespace) = &self.namespace {
             words.extend(["ip", "netns", "exec", namespace].map(OsString::from));
         }

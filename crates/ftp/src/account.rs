@@ -443,7 +443,8 @@ impl Account {
         match reply.code {
             430 | 530 | 331 | 332 | 532 => {
                 let why = format!(
-                    "the server refuses the login ({}): put one for this host into ~/.netrc, or into the URL",
+                    "{} refuses the login ({}): put one for this host into ~/.netrc, or into the URL",
+                    self.settings.host,
                     reply.shown()
                 );
                 LoginRefused::because(why)

@@ -173,6 +173,11 @@ impl ServerOfEnd {
         self.count.count().min(self.now.server_allows)
     }
 
+    /// The most connections that carried data. A short copy ends before its first sample.
+    fn carried_most(&self) -> u16 {
+        self.carried_most.max(self.count.count().min(self.connections.now().count))
+    }
+
     fn resent_ppm(&self) -> u32 {
         let ConnectionsNow { resent_bytes, sent_bytes, .. } = self.now;
         u32::try_from(u128::from(resent_bytes) * 1_000_000 / u128::from(sent_bytes.max(1))).unwrap_or(u32::MAX)
@@ -189,7 +194,7 @@ impl ServerOfEnd {
             queueing_us: last.rtt_us.saturating_sub(last.rtt_min_us),
             resent_ppm: self.resent_ppm(),
             capacity_bytes_per_s: self.count.best_rate_bytes_per_s(),
-            lanes: self.carried_most,
+            lanes: self.carried_most(),
             time: self.count.time(),
             ..PathSummary::default()
         };
@@ -206,7 +211,7 @@ impl ServerOfEnd {
 
     /// The most connections to a target's server that carried data; `None` for a source.
     pub(super) fn carried_to_target(&self) -> Option<u16> {
-        self.is_target.then_some(self.carried_most)
+        self.is_target.then(|| self.carried_most())
     }
 
     /// Counts a wait for the server as one for the network: a far path holds the lanes, as far as is known.

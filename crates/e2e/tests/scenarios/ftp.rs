@@ -202,6 +202,15 @@ fn a_tree_goes_up_to_every_server_and_comes_back_as_it_was() {
 }
 
 #[test]
+fn the_connections_of_a_short_copy_are_counted_and_not_those_that_it_might_have_had() {
+    needs!(Haul, Tool("python3"));
+    let ftp = Ftp::pyftpdlib();
+    plant::text(&ftp.from().join("f"), "short");
+    let up = ftp.haul().args(["cp", "--json"]).arg(ftp.from().join("f")).arg(ftp.url("f")).run().expect(code::OK);
+    assert_eq!(up.count("lanes"), 1, "{up}");
+}
+
+#[test]
 fn files_have_the_sum_that_their_server_gives() {
     needs!(Root, Haul, Tool("proftpd"), File(MOD_TLS), Tool("openssl"));
     let ftp = Ftp::proftpd();
