@@ -109,8 +109,10 @@ pub(crate) struct Data {
 enum Owed {
     /// The first word of the server.
     Greeting,
-    /// To a transfer that was given up.
-    Transfer,
+    /// To a transfer to the server that was given up.
+    Upload,
+    /// To a transfer to here that was given up, once it had begun.
+    Download,
     /// To EPSV.
     Port,
     /// To a command whose reply does not matter.
@@ -153,7 +155,7 @@ impl Control {
 
     /// A transfer that was given up has not ended yet.
     pub(crate) fn owes_end(&self) -> bool {
-        self.owed.contains(&Owed::Transfer)
+        self.owed.iter().any(|owed| matches!(owed, Owed::Upload | Owed::Download))
     }
 
     /// The server has not closed it while nobody asked.
@@ -212,7 +214,7 @@ impl Control {
             }
         }
         self.is_broken = true;
-        Err(io::Error::new(ErrorKind::InvalidData, "the server announces replies without an end"))
+        Err(endless())
     }
 
     fn send(&mut self, commands: &[Command]) -> io::Result<()> {
@@ -240,7 +242,7 @@ impl Control {
 
     /// Before a transfer has ended, some servers refuse commands. Other replies that are owed may come with those to the next commands.
     pub(crate) fn settle_transfers(&mut self) -> io::Result<()> {
-        match self.owed.contains(&Owed::Transfer) || self.owed.is_empty() || !self.habits.takes_several() {
+        match self.owes_end() || self.owed.is_empty() || !self.habits.takes_several() {
             true => self.settle(),
             false => Ok(()),
         }
@@ -254,7 +256,10 @@ impl Control {
     }
 
     fn read_one_owed(&mut self) -> io::Result<()> {
-        let reply = self.final_reply()?;
+        let reply = match self.owed.front() {
+            Some(Owed::Download) => self.end_of_cut()?,
+            _ => self.final_reply()?,
+        };
         match self.owed.pop_front() {
             Some(Owed::Port) => self.note_port(&reply),
             Some(Owed::Greeting) if !reply.is_success() => {
@@ -263,7 +268,7 @@ impl Control {
                 self.refused = Some(reply);
                 return Err(error);
             }
-            Some(Owed::Greeting | Owed::Transfer | Owed::Any) | None => {}
+            Some(Owed::Greeting | Owed::Upload | Owed::Download | Owed::Any) | None => {}
         }
         Ok(())
     }
@@ -494,9 +499,24 @@ impl Control {
         if reply.is_success() { Ok(()) } else { Err(refusal(&reply)) }
     }
 
+    /// The reply that ends a download whose data connection was closed here. pure-ftpd says its first word again, and nothing else.
+    fn end_of_cut(&mut self) -> io::Result<Reply> {
+        for _ in 0..MAX_PRELIMINARY {
+            let reply = self.reply()?;
+            if !reply.is_preliminary() || matches!(reply.code, 125 | 150) {
+                return Ok(reply);
+            }
+        }
+        self.is_broken = true;
+        Err(endless())
+    }
+
     /// A transfer was given up by closing its data connection: its reply comes some time.
-    pub(crate) fn owe(&mut self) {
-        self.owed.push_back(Owed::Transfer);
+    pub(crate) fn owe(&mut self, direction: Direction) {
+        self.owed.push_back(match direction {
+            Direction::Up => Owed::Upload,
+            Direction::Down => Owed::Download,
+        });
     }
 
     pub(crate) fn be_patient(&self, silence: Duration) -> io::Result<()> {
@@ -520,6 +540,10 @@ const MAX_PRELIMINARY: u32 = 64;
 
 /// Ports of one transfer that are tried.
 const MAX_DATA_TRIES: u32 = MAX_TRIES / 2;
+
+fn endless() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "the server announces replies without an end")
+}
 
 fn no_port(reply: &Reply) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("the server tells no port for the data: {}", reply.shown()))

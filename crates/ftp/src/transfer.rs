@@ -96,7 +96,7 @@ impl Drop for Download {
         if !self.is_over {
             // The server notices that nobody reads, and says so on the control connection.
             self.data = None;
-            self.line.owe();
+            self.line.owe(Direction::Down);
         }
     }
 }
@@ -156,7 +156,7 @@ impl Drop for Upload {
     fn drop(&mut self) {
         if !self.is_over {
             self.data = None;
-            self.line.owe();
+            self.line.owe(Direction::Up);
         }
     }
 }
@@ -235,7 +235,7 @@ impl BlockUpload {
         self.data = None;
         let Some(line) = &mut self.line else { return error };
         if error.kind() == ErrorKind::TimedOut {
-            line.owe();
+            line.owe(Direction::Up);
             return error;
         }
         match line.end_blocks(None, Direction::Up, false, &mut self.markers) {
@@ -257,7 +257,7 @@ impl BlockUpload {
 
     fn give_up(&mut self) {
         if let (Some(_), Some(line)) = (self.data.take(), &mut self.line) {
-            line.owe();
+            line.owe(Direction::Up);
         }
     }
 }

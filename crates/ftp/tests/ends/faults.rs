@@ -79,6 +79,20 @@ fn put(target: &dyn TargetTree, path: &str, content: &[u8]) -> Result<(), StoreE
 }
 
 #[test]
+fn a_server_that_does_not_say_that_a_download_was_cut_is_not_waited_for() {
+    let content = data(32 << 20);
+    let faults = Faults { says_150_of_a_cut: true, ..Faults::default() };
+    let server = Server::start(&[("/large", &content), ("/short", b"short")], faults);
+    let tree =
+        FtpSource::open(Settings { silence: Duration::from_secs(3), ..server.settings() }, &[b"/".into()]).unwrap();
+    let mut begin = [0; 10];
+    tree.open(0, b"large").unwrap().read_at(&mut begin, 0).unwrap();
+    assert_eq!(whole(&tree.open(0, b"short").unwrap(), 5, 5).unwrap(), b"short");
+    let seen = server.seen.lock().unwrap().clone();
+    assert_eq!(seen.iter().filter(|line| line.starts_with("USER")).count(), 1, "{seen:?}");
+}
+
+#[test]
 fn a_tree_is_found_whatever_form_its_lists_have() {
     let entries: &[(&str, &[u8])] = &[("/d/", b""), ("/d/a b", b"12"), ("/d/sub/", b""), ("/d/sub/x", b"3")];
     for faults in [

@@ -63,6 +63,8 @@ pub struct Faults {
     pub sum: Option<String>,
     /// Says 234 to AUTH TLS, and then speaks no TLS.
     pub offers_tls: bool,
+    /// Says its first word again where nobody reads on, and nothing else, as pure-ftpd does.
+    pub says_150_of_a_cut: bool,
     /// Puts another file of the same name in place after the first RETR of it.
     pub replaces: Option<Vec<u8>>,
 }
@@ -456,7 +458,11 @@ impl<'a> Session<'a> {
         if self.once(|faults| &mut faults.forgets_226) {
             return Err(std::io::ErrorKind::Other.into());
         }
-        self.say(if sent.is_ok() { "226 all of it" } else { "426 nobody reads" })
+        self.say(match sent {
+            Ok(()) => "226 all of it",
+            Err(_) if faults.says_150_of_a_cut => "150 0.1 seconds",
+            Err(_) => "426 nobody reads",
+        })
     }
 
     fn take(&mut self, path: &str, faults: &Faults) -> Done {
