@@ -93,6 +93,23 @@ pub(crate) const JUMP_BYTES_PER_US: u64 = 72;
 /// A server is asked for the sum of a file of at most this size: it reads it at 200 MB/s within 40 s, and answers nothing meanwhile.
 pub(crate) const MAX_SUMMED_BYTES: u64 = 8 << 30;
 
+/// Chunks of an upload that broke off whose sum is asked for in one question: where it differs, each of them is asked for alone. A file of
+/// 10 GB has 10,000 chunks, and 150 questions.
+pub(crate) const MAX_PROVED_CHUNKS: usize = 64;
+
+/// Bytes of such a question: a second or two of a server's disk.
+pub(crate) const MAX_PROVED_BYTES: u64 = 256 << 20;
+
+/// Bytes of the questions that one connection asks in one round trip. Between them it is looked whether time is up.
+pub(crate) const PROVED_AT_ONCE_BYTES: u64 = 512 << 20;
+
+/// The wait for all such questions about one file: nothing is decided about other files meanwhile. Within it four connections prove 200 GB;
+/// what is left goes up again.
+pub(crate) const PROVING_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Connections that ask at once: a processor of a server sums 1 GB/s.
+pub(crate) const PROVING_CONNECTIONS: usize = 4;
+
 /// The wait for such a sum.
 pub(crate) const SUM_PATIENCE: Duration = Duration::from_secs(45);
 

@@ -75,8 +75,7 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     }
     let mut job = job.clone();
     // A server of GridFTP takes each block at its place.
-    let is_block_target = is_grid(&job.target);
-    job.carriage.in_order = !is_block_target;
+    job.carriage.in_order = !is_grid(&job.target);
     let selection = &mut job.selection;
     // Few servers set modes, so they are set where asked for.
     let permissions = match selection.wishes.permissions {
@@ -86,8 +85,7 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     selection.wishes = Wishes { permissions, directory_times: Wish::No, ..selection.wishes };
     (selection.owner, selection.group, selection.sparse) = (false, false, false);
     // What is read back as a whole goes up as a whole.
-    (selection.whole_file, selection.no_resume) =
-        (true, is_block_target || selection.no_resume || selection.verify_disk);
+    (selection.whole_file, selection.no_resume) = (true, selection.no_resume || selection.verify_disk);
     Cow::Owned(job)
 }
 

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 
 use haul_e2e::{Facets, Lab, Run, Running, assert_same, code, contents_of, needs, plant};
 
@@ -55,6 +56,12 @@ impl Grid {
 
     fn cp(&self) -> Run {
         self.lab.cp()
+    }
+
+    /// What stands in the server's directory.
+    fn left(&self) -> Vec<PathBuf> {
+        let names = fs::read_dir(self.lab.data("alpha")).expect("own directory");
+        names.map(|name| name.expect("it is listed").path()).collect()
     }
 }
 
@@ -108,31 +115,77 @@ fn files_of_all_sizes_go_there_and_back_in_blocks() {
     }
 }
 
+/// A file whose copy is killed when two thirds of it are there.
+const LARGE: u64 = 300 << 20;
+
+/// A rate at which that takes seconds: the journal is written once in each.
+const SLOW: [&str; 2] = ["--rate", "40MB"];
+
 #[test]
-fn a_copy_that_was_killed_leaves_nothing_under_a_name_and_is_made_again() {
+fn a_copy_that_was_killed_leaves_nothing_under_a_name_and_goes_on_inside_the_file() {
     needs!(Namespaces, Haul, Tool("globus-gridftp-server"));
     for grid in [Grid::of_anybody(), Grid::through_ssh()] {
         let (source, there, back) =
             (grid.lab.data("home").join("f"), grid.lab.data("alpha").join("f"), grid.lab.data("home").join("back"));
-        plant::file(&source, 200 << 20, 1);
+        plant::file(&source, LARGE, 1);
         let up = || grid.cp().arg(&source).arg(grid.url(&there));
-        let mut running = up().args(["--rate", "60MB"]).start();
-        running.when_moved(50 << 20);
+        let mut running = up().args(SLOW).start();
+        running.when_moved(LARGE / 3 * 2);
         running.kill();
         assert!(!there.exists(), "half a file has no name");
-        up().run().expect(code::OK);
+        let again = up().run().expect(code::OK);
+        let (moved, kept) = (again.count("bytes_moved"), again.count("bytes_kept"));
+        assert!(kept > LARGE / 3 && moved + kept == LARGE, "it goes on with what the server has: {again}");
         assert_same(&source, &there, Facets::CONTENTS);
-        let drafts = fs::read_dir(grid.lab.data("alpha")).expect("own directory").flatten();
-        assert_eq!(drafts.count(), 1, "the second run took the name of the first");
+        assert_eq!(grid.left().len(), 1, "the second run took the name of the first");
 
         let down = || grid.cp().arg(grid.url(&there)).arg(&back);
-        let mut running = down().args(["--rate", "60MB"]).start();
+        let mut running = down().args(SLOW).start();
         running.when_moved(50 << 20);
         running.kill();
         assert!(!back.exists());
         down().run().expect(code::OK);
         assert_same(&source, &back, Facets::CONTENTS);
     }
+}
+
+#[test]
+fn an_upload_in_blocks_goes_on_only_with_what_is_of_the_same_file() {
+    needs!(Namespaces, Haul, Tool("globus-gridftp-server"));
+    let grid = Grid::of_anybody();
+    let (source, there) = (grid.lab.data("home").join("f"), grid.lab.data("alpha").join("f"));
+    let up = || grid.cp().arg(&source).arg(grid.url(&there));
+    let clean = |flags: &[&str]| {
+        let url = grid.url(grid.lab.data("alpha"));
+        grid.lab.haul().arg("clean").args(flags).arg(url).run().expect(code::OK).stdout_text()
+    };
+    let killed = || {
+        // Data that stands there would not be sent.
+        let _ = fs::remove_file(&there);
+        plant::file(&source, LARGE, 1);
+        let mut running = up().args(SLOW).start();
+        running.when_moved(LARGE / 3 * 2);
+        running.kill();
+        grid.left().pop().expect("a draft")
+    };
+    // Somebody else writes into the draft.
+    let draft = fs::File::options().write(true).open(killed()).expect("own file");
+    draft.write_all_at(b"another", 50 << 20).expect("own file");
+    let again = up().run().expect(code::OK);
+    assert!((1..LARGE / 3 * 2).contains(&again.count("bytes_moved")), "{again}");
+    assert_same(&source, &there, Facets::CONTENTS);
+
+    killed();
+    plant::file(&source, LARGE, 2);
+    let again = up().run().expect(code::OK);
+    assert_eq!(again.count("bytes_moved"), LARGE, "the source is another: {again}");
+    assert_same(&source, &there, Facets::CONTENTS);
+
+    let draft = killed();
+    assert_eq!(clean(&["-f"]), "", "it is of today");
+    plant::set_mtime(&draft, 1_000_000_000, 0);
+    assert!(clean(&["-f"]).contains(".haul-") && !draft.exists());
+    assert_eq!(up().run().expect(code::OK).count("bytes_moved"), LARGE);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is done with a server of GridFTP alone: parts of files in blocks, and the end of an upload in one step.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use haul_foreign::Digest;
@@ -116,6 +116,43 @@ impl Server {
             let replies = line.ask_all(&questions.commands)?;
             line.be_as_patient_as_usual()?;
             questions.read(&replies).ok_or_else(|| invalid("an answer is missing"))
+        })
+    }
+
+    /// Finds out whether a file of this size stays as it is when a transfer to it begins: one without a block is made.
+    pub(crate) fn keeps_what_stands(&self, path: &[u8], size: u64) -> io::Result<bool> {
+        let command = self.on_part("ESTO", "A 0", path)?;
+        let made = self.with(Purpose::Transfer, |mut line| {
+            let mut upload = match line.store(command.clone()) {
+                Ok(data) => BlockUpload::new(data, line),
+                Err(error) => return (Err(error), Some(line)),
+            };
+            let made = upload.end().and_then(|()| upload.confirm());
+            (made, Some(upload.into_line()))
+        });
+        match made {
+            Ok(()) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Other | ErrorKind::Unsupported | ErrorKind::PermissionDenied) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        let shown = self.look_at_files(&[path.to_vec()])?.pop().flatten();
+        Ok(shown.and_then(|facts| facts.size) == Some(size))
+    }
+
+    /// The Adler-32 of parts of a file (begin, bytes), as the server reads them now. `None`: it tells none.
+    pub(crate) fn sums_of_parts(&self, path: &[u8], parts: &[(u64, u64)]) -> io::Result<Vec<Option<Digest>>> {
+        let on_part = |(at, bytes): &(u64, u64)| self.on_part(CKSM, &format!("ADLER32 {at} {bytes}"), path);
+        let commands = parts.iter().map(on_part).collect::<io::Result<Vec<_>>>()?;
+        self.ask(|line| {
+            line.be_patient(SUM_PATIENCE)?;
+            let replies = line.ask_all(&commands)?;
+            line.be_as_patient_as_usual()?;
+            let told = |reply: &Reply| reply.is_success().then(|| digest_of(SumKind::Adler32, reply)).flatten();
+            Ok(replies.iter().map(told).collect())
         })
     }
 

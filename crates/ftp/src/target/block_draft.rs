@@ -4,15 +4,20 @@
 //! short file: blocks gather -> STOR        long file: each thread that writes has a transfer (ESTO) -> blocks, in any order
 //!   -> 226 of each transfer -> size, and Adler-32 where the server tells one, compared; time -> RNFR, RNTO onto the name
 //! ```
+//! A long file that broke off is gone on with where the server tells Adler-32. The journal on this host has the sum of each chunk that was
+//! sent: a chunk counts if the server has the same sum of it now.
 
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_foreign::Adler32Parts;
-use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, SumKind, Time};
+use haul_store::{DraftPlan, FileToRead as _, FileToWrite, Journal, Metadata, StoreError, SumKind, Time};
 
-use super::draft::{draft_of, has_time, over, random, set_time, sweep};
+use super::block_journal::{About, BlockJournal, Sums};
+use super::draft::{draft_beside, draft_of, has_time, over, random, set_time, size_of_left, sweep};
+use super::proof;
 use super::tree::Tree;
 use super::uploads::{Fate, Uploads};
 use crate::codec::listing::Facts;
@@ -37,11 +42,22 @@ pub(super) struct BlockDraft {
     size: Option<u64>,
     mtime: Option<Time>,
     number: (u64, u64),
+    journal: BlockJournal,
+    /// An earlier run began it.
+    earlier: Option<Earlier>,
     fate: Arc<Fate>,
     /// The byte behind the last one that was written.
     end: AtomicU64,
     state: Mutex<State>,
     written: Condvar,
+}
+
+/// What an earlier run sent.
+#[derive(Debug)]
+struct Earlier {
+    about: About,
+    /// The chunks that the server has as they were sent.
+    proved: Sums,
 }
 
 #[derive(Debug)]
@@ -76,15 +92,36 @@ impl BlockDraft {
         tree: &Arc<Tree>,
         uploads: &Arc<Uploads>,
         path: &[u8],
-        mtime: Option<Time>,
-        size: Option<u64>,
+        plan: Option<&DraftPlan>,
     ) -> io::Result<BlockDraft> {
         let place = tree.place(path)?;
         // The name must be one that a command can say, before anything comes.
         tree.server.command("STOR", &place)?;
-        sweep(tree, path, &place)?;
+        let size = plan.map(|plan| plan.size);
         let is_short = size.is_some_and(|size| size <= GATHERED_BYTES);
-        Ok(BlockDraft {
+        let number = random()?;
+        let journal = match (journals(tree), plan) {
+            (Some(directory), Some(&DraftPlan { size, chunk_bytes, .. })) if !is_short && chunk_bytes > 0 => {
+                let place = tree.server.named(&draft_of(&place));
+                BlockJournal::new(directory, About { place, number, size, chunk_bytes })?
+            }
+            _ => BlockJournal::none(),
+        };
+        sweep(tree, path, &place)?;
+        let stage = if is_short { Stage::Gathered(Vec::new()) } else { Stage::Sending };
+        let facts = (size, plan.map(|plan| plan.mtime));
+        Ok(BlockDraft::with((tree, uploads), path, place, facts, (number, journal), stage))
+    }
+
+    fn with(
+        (tree, uploads): (&Arc<Tree>, &Arc<Uploads>),
+        path: &[u8],
+        place: Vec<u8>,
+        (size, mtime): (Option<u64>, Option<Time>),
+        (number, journal): ((u64, u64), BlockJournal),
+        stage: Stage,
+    ) -> BlockDraft {
+        BlockDraft {
             tree: Arc::clone(tree),
             uploads: Arc::clone(uploads),
             path: path.to_vec(),
@@ -92,11 +129,13 @@ impl BlockDraft {
             place,
             size,
             mtime,
-            number: random()?,
+            number,
+            journal,
+            earlier: None,
             fate: Arc::default(),
             end: AtomicU64::new(0),
             state: Mutex::new(State {
-                stage: if is_short { Stage::Gathered(Vec::new()) } else { Stage::Sending },
+                stage,
                 writers: 0,
                 parts: Some(Adler32Parts::default()),
                 mtime,
@@ -105,7 +144,34 @@ impl BlockDraft {
                 finished: None,
             }),
             written: Condvar::new(),
-        })
+        }
+    }
+
+    /// Goes on with an upload that an earlier run left, if the server has some of it as it was sent. Returns the receiver's journal, too.
+    pub(super) fn resume(
+        tree: &Arc<Tree>,
+        uploads: &Arc<Uploads>,
+        path: &[u8],
+    ) -> io::Result<Option<(BlockDraft, Vec<u8>)>> {
+        let Some(directory) = journals(tree) else { return Ok(None) };
+        let (server, place) = (&tree.server, tree.place(path)?);
+        let draft_place = draft_of(&place);
+        let Some((journal, left)) = BlockJournal::left(directory, &server.named(&draft_place))? else {
+            return Ok(None);
+        };
+        let Some(has) = size_of_left(tree, path, &draft_place, left.about.size)? else { return Ok(None) };
+        // The sums are asked for behind it, so they show that what stands there stays.
+        if !server.keeps_what_stands(&draft_place, has)? {
+            return Ok(None);
+        }
+        let proved = proof::proved(server, &draft_place, (&left.about, &left.sums), has)?;
+        let ends = proved.keys().filter_map(|chunk| left.about.range(*chunk));
+        let Some(end) = ends.map(|(start, bytes)| start + bytes).max() else { return Ok(None) };
+        let facts = (Some(left.about.size), None);
+        let about = (left.about.number, journal);
+        let mut draft = BlockDraft::with((tree, uploads), path, place, facts, about, Stage::Sending);
+        (draft.earlier, draft.end) = (Some(Earlier { about: left.about, proved }), AtomicU64::new(end));
+        Ok(Some((draft, left.receiver)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -154,6 +220,7 @@ impl BlockDraft {
             Stage::Sending | Stage::Confirmed => state.stage = Stage::Sending,
             Stage::Named | Stage::Discarded => return Err(over()),
         }
+        self.journal.enter(data, offset, sum);
         (state.read_back, state.finished) = (None, None);
         if !add(&mut state.parts, data, offset, sum) {
             state = self.confirm(state)?;
@@ -259,6 +326,11 @@ impl BlockDraft {
     }
 }
 
+/// Where journals are kept, at a server that can prove what they say.
+fn journals(tree: &Tree) -> Option<&Path> {
+    tree.server.journals().filter(|_| tree.server.sum_kind() == Some(SumKind::Adler32))
+}
+
 /// Enters a part. False: some of it was written before.
 fn add(parts: &mut Option<Adler32Parts>, data: &[u8], offset: u64, sum: u32) -> bool {
     let is_new = parts.as_mut().is_some_and(|parts| data.is_empty() || parts.add(offset, data.len() as u64, sum));
@@ -296,6 +368,19 @@ impl FileToWrite for BlockDraft {
         })
     }
 
+    /// A chunk counts that the receiver's journal claims, and the server has.
+    fn proves(&self, offset: u64, length: u64) -> Option<bool> {
+        let Earlier { about, proved } = self.earlier.as_ref()?;
+        let chunk = u32::try_from(offset / about.chunk_bytes)
+            .ok()
+            .filter(|chunk| about.range(*chunk) == Some((offset, length)));
+        let sum = chunk.and_then(|chunk| proved.get(&chunk));
+        if let Some((sum, parts)) = sum.zip(self.lock().parts.as_mut()) {
+            parts.add(offset, length, *sum);
+        }
+        Some(sum.is_some())
+    }
+
     fn size(&self) -> Result<u64> {
         Ok(self.end.load(Ordering::Relaxed))
     }
@@ -320,12 +405,13 @@ impl FileToWrite for BlockDraft {
     }
 
     /// A server has no flush: what it has confirmed counts. Before the end, to be confirmed costs a round trip and the windows of all
-    /// connections, and no later run could go on.
+    /// connections, and a later run asks for sums anyway.
     fn flush(&self) -> Result<()> {
         self.context("write", || {
             let state = self.lock();
             let size = self.size.unwrap_or(0);
-            match state.parts.as_ref().is_some_and(|parts| parts.of_first(size).is_none()) {
+            let is_open = state.parts.as_ref().map_or(self.journal.is_kept(), |parts| parts.of_first(size).is_none());
+            match is_open {
                 true => self.fate.check(),
                 false => self.confirm(state).map(drop),
             }
@@ -349,11 +435,19 @@ impl FileToWrite for BlockDraft {
         self.context("finish", || {
             let mut state = self.complete()?;
             state.read_back = None;
-            let (shown, sum) = self.settle(&mut state)?;
+            let (shown, sum) = self.settle(&mut state).inspect_err(|error| {
+                // The server has something else than was sent: a later run must not take it for right.
+                if error.kind() == ErrorKind::InvalidData {
+                    let _ = self.journal.remove();
+                }
+            })?;
             self.tree.rename_over(&self.draft_place, &self.place)?;
             self.tree.server.compared(sum);
             state.stage = Stage::Named;
             self.tree.note(&self.path, Some(shown));
+            self.tree.note(&draft_beside(&self.path), None);
+            // One that stays tells of a draft that is gone.
+            let _ = self.journal.remove();
             Ok(())
         })
     }
@@ -372,6 +466,7 @@ impl FileToWrite for BlockDraft {
                 state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             self.uploads.drop_all(self.number);
+            let _ = self.journal.remove();
             if !is_sent {
                 return Ok(());
             }
@@ -388,34 +483,35 @@ impl FileToWrite for BlockDraft {
 }
 
 impl Drop for BlockDraft {
-    /// No later run goes on with it.
+    /// A later run goes on with one that has a journal.
     fn drop(&mut self) {
-        let _ = self.discard();
+        match self.journal.is_begun() {
+            true => self.uploads.drop_all(self.number),
+            false => drop(self.discard()),
+        }
     }
 }
 
-/// No later run goes on with an upload.
 impl Journal for BlockDraft {
-    fn begin(&self, _header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
+    fn begin(&self, header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
         self.fate.check()?;
         match self.lock().stage {
-            Stage::Discarded => return Err(over()),
-            Stage::Gathered(_) | Stage::Sending | Stage::Confirmed | Stage::Named => {}
+            Stage::Discarded | Stage::Named => return Err(over()),
+            Stage::Gathered(_) | Stage::Sending | Stage::Confirmed => {}
         }
-        begun();
-        Ok(())
+        self.journal.begin(header, begun)
     }
 
-    fn append(&self, _record: &[u8]) -> io::Result<()> {
-        Ok(())
+    fn append(&self, record: &[u8]) -> io::Result<()> {
+        self.journal.append(record)
     }
 
-    fn keep(&self, _len: u64) -> io::Result<()> {
-        Ok(())
+    fn keep(&self, len: u64) -> io::Result<()> {
+        self.journal.keep(len)
     }
 
     fn remove(&self) -> io::Result<()> {
-        Ok(())
+        self.journal.remove()
     }
 }
 

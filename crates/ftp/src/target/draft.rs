@@ -143,14 +143,7 @@ impl FtpDraft {
         let draft_place = draft_of(&place);
         let left = UploadJournal::left(directory, &tree.server.named(&draft_place))?;
         let Some((journal, left)) = left else { return Ok(None) };
-        // A link at its place would lead elsewhere.
-        let has_draft = matches!(tree.look(&draft_beside(path))?, Some(Facts { kind: EntryType::File, .. }));
-        let shown = match has_draft {
-            true => tree.server.look_at_files(std::slice::from_ref(&draft_place))?.pop().flatten(),
-            false => None,
-        };
-        // A longer one is of something else. What is asked for behind its end would leave its end.
-        let has = shown.and_then(|facts| facts.size).filter(|has| (1..=left.size).contains(has));
+        let has = size_of_left(tree, path, &draft_place, left.size)?;
         let Some(has) = has else { return Ok(None) };
         if !tree.server.writes_at(&draft_place, has)? {
             return Ok(None);
@@ -404,8 +397,18 @@ pub(super) fn sweep(tree: &Tree, path: &[u8], place: &[u8]) -> io::Result<bool> 
     }
 }
 
+/// The size of the temporary file that an earlier run left. A link at its place would lead elsewhere.
+pub(super) fn size_of_left(tree: &Tree, path: &[u8], draft_place: &[u8], most: u64) -> io::Result<Option<u64>> {
+    if !matches!(tree.look(&draft_beside(path))?, Some(Facts { kind: EntryType::File, .. })) {
+        return Ok(None);
+    }
+    let shown = tree.server.look_at_files(&[draft_place.to_vec()])?.pop().flatten();
+    // A longer one is of something else. What is asked for behind its end would leave its end.
+    Ok(shown.and_then(|facts| facts.size).filter(|has| (1..=most).contains(has)))
+}
+
 /// The path of the temporary file in the tree.
-fn draft_beside(path: &[u8]) -> Vec<u8> {
+pub(super) fn draft_beside(path: &[u8]) -> Vec<u8> {
     let (directory, name) = split(path);
     let draft_name = part_name(name);
     if directory.is_empty() { draft_name } else { [directory, b"/", &draft_name].concat() }

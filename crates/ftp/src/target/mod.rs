@@ -1,11 +1,13 @@
 //! A tree at a server, as a target.
 
 mod block_draft;
+mod block_journal;
 mod deletion;
 mod draft;
 mod journal;
 mod listings;
 pub(crate) mod open;
+mod proof;
 pub(crate) mod tree;
 mod uploads;
 
@@ -13,7 +15,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use haul_store::{
-    Abilities, Applied, Draft, DraftPlan, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError, TargetTree, Time,
+    Abilities, Applied, Draft, DraftPlan, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError, TargetTree,
     check_new_path, check_path, no_directory,
 };
 use rustix::io::Errno;
@@ -89,16 +91,17 @@ impl FtpTarget {
         Ok(Some(entry::stat(path, &facts, self.0.begun())))
     }
 
-    fn draft(&self, path: &[u8], mtime: Option<Time>, size: Option<u64>, inplace: bool) -> Result<Draft> {
+    fn draft(&self, path: &[u8], plan: Option<&DraftPlan>, inplace: bool) -> Result<Draft> {
         context("write", path, || {
             check_new_path(path)?;
             if path.is_empty() {
                 return Err(Errno::ISDIR.into());
             }
             if self.0.server.takes_parts() {
-                let draft = BlockDraft::new(&self.0, &self.1, path, mtime, size)?;
+                let draft = BlockDraft::new(&self.0, &self.1, path, plan)?;
                 return Ok(Draft::Other(Box::new(draft)));
             }
+            let (mtime, size) = plan.map(|plan| (plan.mtime, plan.size)).unzip();
             Ok(Draft::Other(Box::new(FtpDraft::new(&self.0, path, mtime, size, inplace)?)))
         })
     }
@@ -206,11 +209,11 @@ impl TargetTree for FtpTarget {
     }
 
     fn new_draft(&self, path: &[u8], inplace: bool) -> Result<Draft> {
-        self.draft(path, None, None, inplace)
+        self.draft(path, None, inplace)
     }
 
     fn new_draft_of(&self, path: &[u8], plan: &DraftPlan) -> Result<Draft> {
-        self.draft(path, Some(plan.mtime), Some(plan.size), plan.inplace)
+        self.draft(path, Some(plan), plan.inplace)
     }
 
     fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>> {
@@ -218,6 +221,10 @@ impl TargetTree for FtpTarget {
             return Ok(None);
         }
         context("resume", path, || {
+            if self.0.server.takes_parts() {
+                let resumed = BlockDraft::resume(&self.0, &self.1, path)?;
+                return Ok(resumed.map(|(draft, journal)| (Draft::Other(Box::new(draft)), journal)));
+            }
             let resumed = FtpDraft::resume(&self.0, path)?;
             Ok(resumed.map(|(draft, journal)| (Draft::Other(Box::new(draft)), journal)))
         })

@@ -8,11 +8,11 @@ use haul_store::{DraftPlan, Metadata, SourceFile, SourceTree, SumCounts, SumKind
 use crate::conformance::{Bench, Reading, conforms, source_conforms};
 use crate::grid_server::{Fault, GridServer};
 
-fn data(size: usize) -> Vec<u8> {
+pub(crate) fn data(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at * 7 % 251) as u8).collect()
 }
 
-const LONG: usize = (3 << 20) + 17;
+pub(crate) const LONG: usize = (3 << 20) + 17;
 
 fn source(server: &GridServer, path: &str) -> Arc<dyn SourceTree> {
     FtpSource::open(server.settings(), &[path.as_bytes().to_vec()]).unwrap()
@@ -33,7 +33,7 @@ fn whole(file: &SourceFile, size: usize) -> std::io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn plan(size: usize) -> DraftPlan {
+pub(crate) fn plan(size: usize) -> DraftPlan {
     DraftPlan {
         inplace: false,
         size: size as u64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -57,12 +57,23 @@ pub enum Fault {
     ClosesKept,
     /// Refuses what is asked during a transfer.
     RefusesMore,
+    /// Closes all connections of an upload in its middle.
+    Cuts,
+    /// Empties a file when a transfer to it begins.
+    Empties,
+    /// Tells the sum of the whole file for each part of it.
+    SumsWhole,
+    /// Tells no sum of a part.
+    SumsNoParts,
 }
 
 pub struct GridServer {
     pub address: SocketAddr,
     pub files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     pub seen: Arc<Mutex<Vec<String>>>,
+    /// Bytes of all uploads.
+    pub taken: Arc<AtomicUsize>,
+    fault: Arc<Mutex<Fault>>,
     ended: Arc<AtomicBool>,
 }
 
@@ -72,8 +83,10 @@ impl GridServer {
         let address = listener.local_addr().unwrap();
         let files = files.iter().map(|(path, content)| ((*path).to_owned(), content.to_vec())).collect();
         let (files, seen) = (Arc::new(Mutex::new(files)), Arc::new(Mutex::new(Vec::new())));
+        let (taken, fault) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(fault)));
         let ended = Arc::new(AtomicBool::new(false));
         let (for_files, for_seen, is_over) = (Arc::clone(&files), Arc::clone(&seen), Arc::clone(&ended));
+        let (for_taken, for_fault) = (Arc::clone(&taken), Arc::clone(&fault));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if is_over.load(Ordering::Relaxed) {
@@ -82,10 +95,12 @@ impl GridServer {
                 let (Ok(stream), files, seen) = (stream, Arc::clone(&for_files), Arc::clone(&for_seen)) else {
                     continue;
                 };
+                let (taken, fault) = (Arc::clone(&for_taken), *for_fault.lock().unwrap());
                 std::thread::spawn(move || {
                     let session = Session {
                         files,
                         seen,
+                        taken,
                         fault,
                         control: BufReader::new(stream),
                         down: None,
@@ -98,7 +113,12 @@ impl GridServer {
                 });
             }
         });
-        GridServer { address, files, seen, ended }
+        GridServer { address, files, seen, taken, fault, ended }
+    }
+
+    /// Logins from now on are served like this.
+    pub fn misbehave(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
     }
 
     pub fn settings(&self) -> Settings {
@@ -145,6 +165,7 @@ impl Drop for GridServer {
 struct Session {
     files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     seen: Arc<Mutex<Vec<String>>>,
+    taken: Arc<AtomicUsize>,
     fault: Fault,
     control: BufReader<TcpStream>,
     /// Where the client waits.
@@ -205,10 +226,16 @@ impl Session {
                 _ => self.say("550 no"),
             },
             "CKSM" => {
-                let path = argument.splitn(4, ' ').last().unwrap_or_default();
-                match file(self, path) {
-                    Some(content) => self.say(&format!("213 {:08x}", Adler32Parts::sum_of(&content))),
-                    None => self.say("500 no"),
+                let words: Vec<&str> = argument.splitn(4, ' ').collect();
+                let is_whole = words[2] == "-1" || self.fault == Fault::SumsWhole;
+                match file(self, words[3]) {
+                    Some(content) if is_whole => self.say(&format!("213 {:08x}", Adler32Parts::sum_of(&content))),
+                    Some(content) if self.fault != Fault::SumsNoParts => {
+                        let start = content.len().min(words[1].parse().unwrap());
+                        let end = content.len().min(start + words[2].parse::<usize>().unwrap());
+                        self.say(&format!("213 {:08x}", Adler32Parts::sum_of(&content[start..end])))
+                    }
+                    _ => self.say("500 no"),
                 }
             }
             "PORT" if self.fault == Fault::NoPort => self.say("500 Illegal PORT command"),
@@ -345,7 +372,7 @@ impl Session {
         {
             let mut files = self.files.lock().unwrap();
             let content = files.entry(path.clone()).or_default();
-            if verb == "STOR" {
+            if verb == "STOR" || self.fault == Fault::Empties {
                 content.clear();
             }
         }
@@ -370,6 +397,9 @@ impl Session {
                     content.resize(end, 0);
                 }
                 content[start..end].copy_from_slice(&bytes);
+                if self.taken.fetch_add(bytes.len(), Ordering::Relaxed) > CUTS_AFTER && fault == Fault::Cuts {
+                    return Err(std::io::ErrorKind::BrokenPipe.into());
+                }
             }
             match fault {
                 Fault::Markers => loop {
@@ -405,6 +435,9 @@ impl Session {
         Ok(())
     }
 }
+
+/// A chunk and a half.
+const CUTS_AFTER: usize = 3 << 19;
 
 const STRANGER: &str = "import socket,sys; s=socket.socket(); s.bind(('127.0.0.2',0)); s.connect(('127.0.0.1',int(sys.argv[1])))\n\
                         s.sendall(b'\\0'*9+b'x'*20)";

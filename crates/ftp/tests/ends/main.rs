@@ -12,5 +12,6 @@ mod conformance;
 mod conforms;
 mod faults;
 mod grid;
+mod grid_goes_on;
 mod grid_server;
 mod server;
