@@ -172,7 +172,8 @@ pub(crate) fn target(
         let text = "the data passes through this host: one server sends to no other".to_owned();
         watch.tell(&Event::Warning { text });
     } else {
-        for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+        let dialled = if is_grid(&job.target) { Dialled::HereByTurns } else { Dialled::Here };
+        for text in server_terms::not_kept(&job.carriage, dialled) {
             watch.tell(&Event::Warning { text });
         }
     }

@@ -9,6 +9,7 @@ use haul_job::{Error, Event, Fault, FtpServer, Here, Job, Place};
 use haul_kept::surroundings::Surroundings;
 use haul_kept::sync::lock;
 use haul_reach::over_ssh::SftpWay;
+use haul_reach::paths::named_ways;
 use haul_reach::ssh::{SftpSession, SshServer};
 
 use crate::foreseen;
@@ -24,7 +25,8 @@ pub(crate) fn grid(job: &Job, is_target: bool, surroundings: &Surroundings) -> R
         Some(range) => Some(range),
         None => of_globus.transpose()?,
     };
-    Ok(Grid { ports, foreseen_bytes: if is_target { foreseen::bytes(job) } else { 0 } })
+    let foreseen_bytes = if is_target { foreseen::bytes(job) } else { 0 };
+    Ok(Grid { ports, foreseen_bytes, ways: named_ways(&job.carriage) })
 }
 
 /// Tells tools of Globus which ports a firewall lets through.

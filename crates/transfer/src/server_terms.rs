@@ -6,6 +6,8 @@ use haul_job::{AskedClass, AskedPaths, Carriage, Transport};
 pub(crate) enum Dialled {
     /// Our process: it chooses how they leave this host.
     Here,
+    /// Our process, over all paths that are named.
+    HereByTurns,
     BySsh,
 }
 
@@ -13,7 +15,7 @@ pub(crate) fn not_kept(carriage: &Carriage, dialled: Dialled) -> Vec<String> {
     let mut told = Vec::new();
     match (carriage.service.class, dialled) {
         (AskedClass::Normal, _) => {}
-        (AskedClass::Background, Dialled::Here) => told.push(
+        (AskedClass::Background, Dialled::Here | Dialled::HereByTurns) => told.push(
             "a server sends as fast as it likes: --background takes one connection, and marks only what this host sends"
                 .to_owned(),
         ),
@@ -38,7 +40,7 @@ pub(crate) fn not_kept(carriage: &Carriage, dialled: Dialled) -> Vec<String> {
         if !ignored.is_empty() {
             told.push(format!("ssh makes the connections: {} without effect", ignored.join(", ")));
         }
-    } else if matches!(&carriage.paths, AskedPaths::List(list) if list.len() > 1) {
+    } else if dialled == Dialled::Here && matches!(&carriage.paths, AskedPaths::List(list) if list.len() > 1) {
         told.push("a server is reached over one path: the first one of --paths".to_owned());
     }
     told

@@ -21,6 +21,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("loss-1g-100ms", include_str!("../../../experiments/loss-1g-100ms.toml")),
     ("many-small", include_str!("../../../experiments/many-small.toml")),
     ("multipath", include_str!("../../../experiments/multipath.toml")),
+    ("multipath-gridftp", include_str!("../../../experiments/multipath-gridftp.toml")),
     ("politeness", include_str!("../../../experiments/politeness.toml")),
     ("radio-200m-50ms", include_str!("../../../experiments/radio-200m-50ms.toml")),
     ("routes", include_str!("../../../experiments/routes.toml")),

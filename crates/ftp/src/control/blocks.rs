@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Control, Data, Direction, Kept};
+use super::{Control, Data, Direction, Habits, Kept};
 use crate::codec::command::Command;
 use crate::codec::passive;
 use crate::codec::reply::Reply;
@@ -169,8 +169,16 @@ impl Control {
             Some(address) => address,
             None => self.passive_for_blocks()?,
         };
-        let connected = self.habits.data.connect(&[address], &self.habits.reach, self.habits.silence);
-        let (socket, counted) = connected.map_err(|error| {
+        let Habits { data, silence, .. } = &*self.habits;
+        let ways = self.habits.blocks.reaches(&self.habits.reach, address.ip());
+        let mut connected = Err(ErrorKind::NotConnected.into());
+        for reach in ways {
+            connected = data.connect(&[address], &reach, *silence);
+            if connected.is_ok() {
+                break;
+            }
+        }
+        let (socket, counted) = connected.map_err(|error: io::Error| {
             let why = format!("the server's data connection cannot be reached: {error}");
             io::Error::new(ErrorKind::NotConnected, why)
         })?;

@@ -1,8 +1,10 @@
 //! GridFTP against a server that breaks its rules: no wrong file, and a clear word.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use haul_ftp::{FtpServer, FtpSource, Grid, OpenOptions, Settings};
+use haul_net::Way;
 use haul_store::{DraftPlan, Metadata, SourceFile, SourceTree, SumCounts, SumKind, TargetTree, Time};
 
 use crate::conformance::{Bench, Reading, conforms, source_conforms};
@@ -181,6 +183,27 @@ fn files_go_up_in_blocks_of_any_order_and_get_their_names_at_the_end() {
         }
         assert_eq!(server.paths(), ["/f", "/g", "/long"]);
     }
+}
+
+#[test]
+fn uploads_take_the_named_paths_in_turn_and_one_that_is_gone_is_left_out() {
+    let server = GridServer::start(&[], Fault::None);
+    // No host has the second address.
+    let locals = [[127, 0, 0, 2], [192, 0, 2, 1], [127, 0, 0, 3]].map(IpAddr::from);
+    let ways = locals.map(|local| Way { local: Some(local), ..Way::default() }).to_vec();
+    let grid = Some(Grid { ways, ..Grid::default() });
+    let to = FtpServer::new(Settings { grid, ..server.settings() });
+    let (target, _) = to.open(b"/", OpenOptions::default()).unwrap();
+    // A file that is not complete keeps its connection.
+    let drafts = [b"f", b"g"].map(|path| target.new_draft_of(path, &plan(LONG)).unwrap());
+    for draft in &drafts {
+        draft.write_at(&data(LONG), 0).unwrap();
+    }
+    for draft in drafts {
+        draft.commit(&Metadata::default(), true).unwrap();
+    }
+    assert_eq!(*server.came_from.lock().unwrap(), [locals[0], locals[2]].into());
+    assert!(["/f", "/g"].iter().all(|path| server.content(path) == Some(data(LONG))));
 }
 
 /// The first file of a target, alone: the questions that it costs.

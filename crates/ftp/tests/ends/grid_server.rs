@@ -1,8 +1,8 @@
 //! A server of GridFTP for tests: it keeps files in memory, and misbehaves as it is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -73,6 +73,8 @@ pub struct GridServer {
     pub seen: Arc<Mutex<Vec<String>>>,
     /// Bytes of all uploads.
     pub taken: Arc<AtomicUsize>,
+    /// Where data connections of uploads came from.
+    pub came_from: Arc<Mutex<BTreeSet<IpAddr>>>,
     fault: Arc<Mutex<Fault>>,
     ended: Arc<AtomicBool>,
 }
@@ -84,9 +86,9 @@ impl GridServer {
         let files = files.iter().map(|(path, content)| ((*path).to_owned(), content.to_vec())).collect();
         let (files, seen) = (Arc::new(Mutex::new(files)), Arc::new(Mutex::new(Vec::new())));
         let (taken, fault) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(fault)));
-        let ended = Arc::new(AtomicBool::new(false));
+        let (came_from, ended) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let (for_files, for_seen, is_over) = (Arc::clone(&files), Arc::clone(&seen), Arc::clone(&ended));
-        let (for_taken, for_fault) = (Arc::clone(&taken), Arc::clone(&fault));
+        let (for_taken, for_fault, for_came_from) = (Arc::clone(&taken), Arc::clone(&fault), Arc::clone(&came_from));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if is_over.load(Ordering::Relaxed) {
@@ -96,11 +98,13 @@ impl GridServer {
                     continue;
                 };
                 let (taken, fault) = (Arc::clone(&for_taken), *for_fault.lock().unwrap());
+                let came_from = Arc::clone(&for_came_from);
                 std::thread::spawn(move || {
                     let session = Session {
                         files,
                         seen,
                         taken,
+                        came_from,
                         fault,
                         control: BufReader::new(stream),
                         down: None,
@@ -113,7 +117,7 @@ impl GridServer {
                 });
             }
         });
-        GridServer { address, files, seen, taken, fault, ended }
+        GridServer { address, files, seen, taken, came_from, fault, ended }
     }
 
     /// Logins from now on are served like this.
@@ -166,6 +170,7 @@ struct Session {
     files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     seen: Arc<Mutex<Vec<String>>>,
     taken: Arc<AtomicUsize>,
+    came_from: Arc<Mutex<BTreeSet<IpAddr>>>,
     fault: Fault,
     control: BufReader<TcpStream>,
     /// Where the client waits.
@@ -365,7 +370,9 @@ impl Session {
         let is_kept = self.data.is_some();
         if !is_kept {
             let Some(listener) = self.passive.take() else { return self.say("425 no") };
-            self.data = Some(listener.accept()?.0);
+            let (data, from) = listener.accept()?;
+            self.came_from.lock().unwrap().insert(from.ip());
+            self.data = Some(data);
         }
         self.say(if is_kept { "125 over the same connection" } else { "150 go on" })?;
         let path = path.to_owned();

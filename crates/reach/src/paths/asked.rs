@@ -13,11 +13,22 @@ pub fn first_way(carriage: &Carriage) -> Way {
 
 /// The way of these paths and this protocol.
 pub fn way_of(asked: &Asked, protocol: Transport) -> Way {
+    first_of(asked).map_or(Way { protocol, ..Way::default() }, |path| way_along(path, protocol))
+}
+
+/// The ways of all paths that the user names, the first one first. Over MPTCP each connection has several paths anyway.
+pub fn named_ways(carriage: &Carriage) -> Vec<Way> {
+    match (&carriage.paths, carriage.transport) {
+        (Asked::List(list), Transport::Tcp) => list.iter().map(|path| way_along(path, Transport::Tcp)).collect(),
+        _ => vec![first_way(carriage)],
+    }
+}
+
+fn way_along(path: &AskedPath, protocol: Transport) -> Way {
     let any = Way { protocol, ..Way::default() };
-    match first_of(asked) {
-        None => any,
-        Some(AskedPath::Interface(name)) => Way { device: name.parse().ok(), ..any },
-        Some(AskedPath::Local(local) | AskedPath::Pair(local, _)) => {
+    match path {
+        AskedPath::Interface(name) => Way { device: name.parse().ok(), ..any },
+        AskedPath::Local(local) | AskedPath::Pair(local, _) => {
             Way { local: Some(*local), device: device_of(*local), ..any }
         }
     }

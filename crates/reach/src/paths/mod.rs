@@ -16,7 +16,7 @@ mod set;
 mod ways;
 
 pub use ahead::{Ahead, Wish};
-pub use asked::{asked, first_candidates, first_way, names_remote, offered, way_of};
+pub use asked::{asked, first_candidates, first_way, named_ways, names_remote, offered, way_of};
 pub use bringer::{Bringer, First};
 pub use own_addresses::{own_addresses, tell_changes};
 pub use peer_addresses::PeerAddresses;
