@@ -37,6 +37,7 @@ mod key_greeter;
 pub mod limits;
 pub mod listen;
 pub mod mptcp;
+pub mod outbound;
 pub mod policy;
 #[cfg(test)]
 #[path = "../tests/unit/posers.rs"]
@@ -66,6 +67,7 @@ pub use kernel_sealer::{KeyUsedUp, seals_here};
 pub use key_greeter::{Admit, Deliver, KeyGreeter};
 pub use limits::PADDING_BYTES_MAX;
 pub use listen::Listener;
+pub use outbound::{Entered, Outbound, OutboundConnection};
 pub use policy::{Applied, Distance, Granted, Membership, Networks, Policies, Policy, Prefix, Wanted};
 pub use public_key::{BadKey, PublicKey};
 pub use stream::{Next, Probe, ReadHalf, Stream, TagKeys, WriteHalf};

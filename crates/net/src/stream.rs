@@ -517,6 +517,11 @@ impl Probe {
         poll::has_hung_up(self.0.input_fd())
     }
 
+    /// Ends both directions, also for whoever holds another descriptor.
+    pub fn shut_down(&self) {
+        self.0.shut_down();
+    }
+
     /// The send buffer of TCP, as the kernel counts it.
     pub fn send_buffer_bytes(&self) -> Option<usize> {
         socket::send_buffer_bytes(self.0.tcp()?).ok()
