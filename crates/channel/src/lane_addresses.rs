@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use haul_net::{Stream, interfaces};
+use haul_net::{Probe, Stream, interfaces};
 
 /// Both addresses, as this side sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,12 @@ pub struct LaneAddresses {
 impl LaneAddresses {
     /// Reads the addresses; `None`: not over TCP.
     pub fn of(stream: &Stream) -> Option<Self> {
-        let (local, peer) = stream.local_addr().zip(stream.peer_addr())?;
+        Self::of_probe(&stream.probe())
+    }
+
+    /// Reads the addresses of another's stream.
+    pub fn of_probe(probe: &Probe) -> Option<Self> {
+        let (local, peer) = probe.local_addr().zip(probe.peer_addr())?;
         Some(Self { local: local.ip().to_canonical(), peer: peer.ip().to_canonical() })
     }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use haul_engine::path::LaneReading;
-use haul_net::Probe;
 use haul_net::policy::Dscp;
+use haul_net::{OutboundConnection, Probe};
 
 /// A lost packet is asked for again within this; Linux takes no shorter time.
 const WATCHES_EVERY: Duration = Duration::from_secs(1);
@@ -22,11 +22,15 @@ pub struct Lane {
     own_mark: Option<Dscp>,
     marked: Marked,
     is_watching: bool,
-    before: Before,
+    before: Counters,
+    /// Counters of earlier connections in its place.
+    earlier: Counters,
+    /// The last reading of a connection that is closed.
+    ended: Option<LaneReading>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Before {
+struct Counters {
     acked_bytes: u64,
     sent_bytes: u64,
     resent_bytes: u64,
@@ -36,7 +40,7 @@ struct Before {
     send_buffer_limited_us: u64,
 }
 
-impl Before {
+impl Counters {
     fn of(reading: &LaneReading) -> Self {
         Self {
             acked_bytes: reading.acked_bytes,
@@ -58,6 +62,19 @@ impl Before {
             busy_us: reading.busy_us.saturating_sub(self.busy_us),
             receive_window_limited_us: reading.receive_window_limited_us.saturating_sub(self.receive_window_limited_us),
             send_buffer_limited_us: reading.send_buffer_limited_us.saturating_sub(self.send_buffer_limited_us),
+            ..reading
+        }
+    }
+
+    fn and(&self, reading: LaneReading) -> LaneReading {
+        LaneReading {
+            acked_bytes: reading.acked_bytes.saturating_add(self.acked_bytes),
+            sent_bytes: reading.sent_bytes.saturating_add(self.sent_bytes),
+            resent_bytes: reading.resent_bytes.saturating_add(self.resent_bytes),
+            resent_in_vain_bytes: reading.resent_in_vain_bytes.saturating_add(self.resent_in_vain_bytes),
+            busy_us: reading.busy_us.saturating_add(self.busy_us),
+            receive_window_limited_us: reading.receive_window_limited_us.saturating_add(self.receive_window_limited_us),
+            send_buffer_limited_us: reading.send_buffer_limited_us.saturating_add(self.send_buffer_limited_us),
             ..reading
         }
     }
@@ -107,23 +124,58 @@ impl Lane {
     /// Makes an unsampled lane.
     pub fn new(number: u16, probe: Probe) -> Self {
         let (own_mark, follows) = (probe.dscp(), LaneAdvice::default());
-        let (delivered, marked, before) = Default::default();
-        Self { number, probe, delivered, follows, own_mark, marked, is_watching: false, before }
+        let (delivered, marked, before, earlier) = Default::default();
+        Self { number, probe, delivered, follows, own_mark, marked, is_watching: false, before, earlier, ended: None }
     }
 
     pub(crate) fn counting_from_now(number: u16, probe: Probe) -> Self {
         let mut lane = Self::new(number, probe);
         if let Some((reading, _)) = lane.reading() {
-            lane.before = Before::of(&reading);
+            lane.before = Counters::of(&reading);
         }
         (lane.delivered.bytes, lane.marked.bytes) = (0, 0);
         lane
     }
 
+    /// Makes one of a connection to a server, which may have its mark from its first byte on.
+    pub(crate) fn of_outbound(number: u16, connection: OutboundConnection) -> Self {
+        let OutboundConnection { probe, own_mark, mark, unmarked_bytes, .. } = connection;
+        let mut lane = Self::new(number, probe);
+        (lane.own_mark, lane.follows.dscp, lane.marked.sent_bytes) = (own_mark, mark, unmarked_bytes);
+        lane
+    }
+
+    /// Ends its connection to a server. The counters stay: another connection carries the next file.
+    pub(crate) fn end(&mut self) {
+        let Some((reading, _)) = self.reading() else { return };
+        // What nobody has confirmed is gone.
+        let sent_bytes = reading.acked_bytes.saturating_add(reading.resent_bytes);
+        self.ended = Some(LaneReading { unsent_bytes: 0, sent_bytes, ..reading });
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Goes on with another connection to that server.
+    pub(crate) fn go_on(&mut self, connection: OutboundConnection) {
+        let OutboundConnection { probe, own_mark, mark, unmarked_bytes, .. } = connection;
+        let earlier = self.ended.take().map_or(self.earlier, |ended| Counters::of(&ended));
+        let advice = std::mem::take(&mut self.follows);
+        (self.probe, self.own_mark, self.follows.dscp) = (probe, own_mark, mark);
+        (self.earlier, self.before, self.is_watching) = (earlier, Counters::default(), false);
+        (self.delivered.segments, self.marked.sent_bytes) = (0, unmarked_bytes);
+        // Good enough until the next sample.
+        let _ = self.follow(LaneAdvice { dscp: mark, ..advice });
+    }
+
     /// Returns counters, and repeats of a segment in a row. `None`: not TCP, or just ended.
     pub fn reading(&mut self) -> Option<(LaneReading, u8)> {
+        if let Some(ended) = self.ended {
+            return Some((ended, 0));
+        }
         let is_marked = self.is_marked();
-        let Self { number, probe, delivered, marked, before, .. } = self;
+        let Self { number, probe, delivered, marked, before, earlier, .. } = self;
         let info = probe.tcp_info()?;
         marked.bytes += marked.since(info.bytes_sent.unwrap_or(0), is_marked);
         marked.sent_bytes = info.bytes_sent.unwrap_or(0);
@@ -138,9 +190,10 @@ impl Lane {
             cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
             in_slow_start: info.snd_cwnd < info.snd_ssthresh,
             acked_bytes,
-            delivered_bytes: info.delivered.map_or(acked_bytes.saturating_sub(before.acked_bytes), |segments| {
-                delivered.up_to(segments, info.snd_mss_bytes)
-            }),
+            delivered_bytes: info.delivered.map_or(
+                acked_bytes.saturating_sub(before.acked_bytes).saturating_add(earlier.acked_bytes),
+                |segments| delivered.up_to(segments, info.snd_mss_bytes),
+            ),
             sent_bytes: info.bytes_sent.unwrap_or(0),
             resent_bytes: info.bytes_retrans.unwrap_or(0),
             resent_in_vain_bytes: u64::from(info.dsack_dups.unwrap_or(0)) * mss_bytes,
@@ -152,7 +205,7 @@ impl Lane {
             peer_window_bytes: u64::from(info.snd_wnd_bytes.unwrap_or(0)),
             send_buffer_bytes: probe.send_buffer_bytes().map_or(0, |bytes| bytes as u64),
         };
-        Some((self.before.since(reading), info.timeouts))
+        Some((self.earlier.and(self.before.since(reading)), info.timeouts))
     }
 
     /// Bytes arrived at the last reading.
@@ -162,6 +215,10 @@ impl Lane {
 
     /// Asks the kernel for new advice. Returns a refusal, except of a pace, which an ended lane lacks.
     pub fn follow(&mut self, advice: LaneAdvice) -> io::Result<()> {
+        if self.has_ended() {
+            self.follows = advice;
+            return Ok(());
+        }
         if advice.pace_bytes_per_s != self.follows.pace_bytes_per_s {
             let _ = self.probe.set_max_pacing_rate(advice.pace_bytes_per_s);
         }
@@ -234,7 +291,9 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
+    use std::time::Instant;
 
     use haul_net::Stream;
 
@@ -258,6 +317,41 @@ mod tests {
         let marks =
             streams.iter().map(|s| haul_sys::socket::dscp(s.tcp().unwrap(), haul_sys::socket::Family::V4).unwrap());
         assert_eq!(marks.collect::<Vec<_>>(), [46, 0], "one lane is marked, and the other is not");
+    }
+
+    /// A marked connection over which so many bytes went, and were confirmed.
+    fn outbound(bytes: usize) -> (OutboundConnection, TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let probe = Stream::plain_tcp(near.try_clone().unwrap()).probe();
+        let mark = Dscp::new(46);
+        probe.set_dscp(mark.unwrap());
+        near.write_all(&vec![0; bytes]).unwrap();
+        far.read_exact(&mut vec![0; bytes]).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while probe.tcp_info().unwrap().bytes_acked.unwrap() < bytes as u64 && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        (OutboundConnection { number: 0, probe, own_mark: None, mark, unmarked_bytes: 0 }, near, far)
+    }
+
+    #[test]
+    fn a_lane_counts_the_connections_together_that_follow_each_other_in_its_place() {
+        let (first, _near, _far) = outbound(3_000);
+        let mut lane = Lane::of_outbound(0, first);
+        lane.end();
+        let (ended, _) = lane.reading().unwrap();
+        assert!(lane.has_ended() && ended.unsent_bytes == 0 && ended.sent_bytes == ended.acked_bytes, "{ended:?}");
+        lane.pace(Some(1_000_000));
+        let (second, near, _far) = outbound(500);
+        lane.go_on(second);
+        let (reading, _) = lane.reading().unwrap();
+        assert!((3_500..3_510).contains(&reading.acked_bytes) && reading.sent_bytes >= 3_500, "{reading:?}");
+        assert!(reading.delivered_bytes >= ended.delivered_bytes, "{reading:?}");
+        assert_eq!(lane.marked_bytes(), 3_500);
+        let info = Stream::plain_tcp(near).tcp_info().unwrap();
+        assert_eq!(info.max_pacing_rate_bytes_per_s, Some(1_000_000), "it keeps to the bound of the one before");
     }
 
     #[test]

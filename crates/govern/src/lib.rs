@@ -3,6 +3,7 @@
 //! ```text
 //!   tuning      lanes sampled while they work -> how many, how fast
 //!   service     the class of the session, and requests for priority       deadline   what is left until `--by`
+//!   to_server   the same for connections to a server that is no haul
 //!   hooks       programs of the operator that ask a network for priority, and give it back
 //! ```
 
@@ -18,5 +19,6 @@ pub(crate) mod outlets;
 pub mod report;
 pub mod service;
 pub mod subflows;
+pub mod to_server;
 pub mod tuning;
 pub mod work;

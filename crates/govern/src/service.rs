@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use haul_engine::path::{Estimate, LaneReading, Marked};
 use haul_engine::service::aware::Change;
@@ -51,6 +52,13 @@ struct OfPath {
     counted_us: u64,
     gone_marked_bytes: u64,
     lane_bounds: BTreeMap<u16, u64>,
+}
+
+/// The mark of a connection to `peer` before anything is known of the path.
+pub(crate) fn first_mark(carriage: &Carriage, permits: &Permits, has_hooks: bool, peer: IpAddr) -> Option<Dscp> {
+    let asked = convert::asked_class(carriage.service.class);
+    let class = PathPolicies::new(asked, None, permits.allowed(Some(peer)), has_hooks).class();
+    Dscp::new(class.code_point()).filter(|_| class != ServiceClass::Normal && !peer.is_loopback())
 }
 
 /// A path at one moment.
@@ -109,6 +117,17 @@ impl Classes {
 
     pub(crate) fn marked(&self, path: u16) -> Marked {
         self.paths.get(&path).map_or(Marked::None, |of| of.policies.marked())
+    }
+
+    /// The mark with which a path's next connection begins; `None`: nothing is known of the path.
+    pub(crate) fn mark_of_next(&self, path: u16) -> Option<Option<Dscp>> {
+        let policies = &self.paths.get(&path).filter(|of| of.granted.outlet().is_anywhere())?.policies;
+        let is_marked = match (self.asked, policies.class()) {
+            (_, ServiceClass::Normal) => false,
+            (AskedClass::Auto, ServiceClass::Priority) => policies.marked() != Marked::None,
+            _ => !policies.harms(),
+        };
+        Some(Dscp::new(policies.class().code_point()).filter(|_| is_marked))
     }
 
     pub(crate) fn begins_as_background(&self) -> bool {

@@ -3,6 +3,8 @@
 //! The session's loop runs this ten times a second, with a system call for each lane. `haul_engine::paths` decides; this applies,
 //! and reports a kernel's refusal once.
 
+mod outbound;
+
 #[cfg(test)]
 #[path = "../tests/unit/tuning.rs"]
 mod scenarios;
@@ -71,6 +73,8 @@ pub struct Tuning {
     sampled_at: Instant,
     told_at: Instant,
     was_refused: bool,
+    /// Whether lanes with smaller segments can follow.
+    dials_again: bool,
     black_hole: Option<BlackHole>,
     classes: Classes,
     background: BackgroundShare,
@@ -131,6 +135,7 @@ impl Tuning {
             sampled_at: now,
             told_at: now,
             was_refused: false,
+            dials_again: true,
             black_hole: None,
             classes: Classes::new(carriage, Permits::default(), None),
             background: BackgroundShare::new(carriage.rate_bytes_per_s),
@@ -176,7 +181,7 @@ impl Tuning {
         }
         let applied = self.applied.get(&path).expect("its path is up");
         // Good enough until the next sample.
-        let _ = lane.follow(applied.for_lanes());
+        let _ = lane.follow(LaneAdvice { dscp: lane.dscp(), ..applied.for_lanes() });
         if let Some(granted) = lane.granted() {
             self.paths.on_granted(path, &granted);
         }
@@ -301,7 +306,7 @@ impl Tuning {
             self.told_at = now;
             // Once data has passed, it may be a cable out for a moment.
             let black_hole = crate::black_hole::look(&self.lanes, &mut self.black_hole);
-            if let Some(black_hole) = black_hole.filter(|black_hole| !black_hole.ever) {
+            if let Some(black_hole) = black_hole.filter(|black_hole| !black_hole.ever && self.dials_again) {
                 let (smaller, mut text) = (black_hole.smaller(), black_hole.to_string());
                 if let Some(bytes) = smaller {
                     text += &format!("; they are made again with {bytes} bytes at most");
