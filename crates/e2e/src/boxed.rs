@@ -42,6 +42,12 @@ impl Boxed<'_> {
         self.copy(flags, to, |there| [from.as_os_str().to_owned(), there], to)
     }
 
+    /// `haul cp --json FLAGS FROM URL`, to a server that `before_target` starts, and which writes `to`.
+    #[track_caller]
+    pub fn push_to(&self, flags: &[&str], from: &Path, url: &str, to: &Path) -> Outcome {
+        self.copy(flags, to, |_| [from.as_os_str().to_owned(), url.into()], to)
+    }
+
     /// `haul cp --json FLAGS haul://target/FROM TO`: the target sends.
     #[track_caller]
     pub fn pull(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {

@@ -101,7 +101,8 @@ pub(crate) enum Direction {
 #[derive(Debug)]
 pub(crate) struct Data {
     pub(crate) wire: Wire,
-    _counted: Counted,
+    /// Says that it sends, where it does.
+    pub(crate) counted: Counted,
 }
 
 /// A reply that is still to come, to something that nobody waits for.
@@ -423,7 +424,7 @@ impl Control {
                     if let Some(tls) = &self.data_tls {
                         wire = wire.secured(tls)?;
                     }
-                    return Ok(Data { wire, _counted: counted });
+                    return Ok(Data { wire, counted });
                 }
                 // A port that was asked for ahead may be closed by now.
                 Err(_) if was_asked_ahead => {}

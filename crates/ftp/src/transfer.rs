@@ -111,6 +111,7 @@ pub(crate) struct Upload {
 
 impl Upload {
     pub(crate) fn new(data: Data, line: Line) -> Upload {
+        data.counted.sends();
         Upload { data: Some(data), line, is_over: false }
     }
 
@@ -173,6 +174,7 @@ pub(crate) struct BlockUpload {
 
 impl BlockUpload {
     pub(crate) fn new(data: Data, line: Line) -> BlockUpload {
+        data.counted.sends();
         BlockUpload { data: Some(data), line: Some(line), markers: Markers::new(Instant::now()), sent: 0 }
     }
 

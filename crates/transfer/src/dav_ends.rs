@@ -12,9 +12,10 @@ use haul_job::{
 };
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
+use haul_net::Outbound;
 use haul_store::StoreError;
 
-use crate::server_terms::{self, Dialled};
+use crate::server_terms::{self, Connections};
 use crate::web;
 
 pub(crate) fn is_target(job: &Job) -> bool {
@@ -83,14 +84,16 @@ pub(crate) fn target(
     }
     // A source that is a server, too, has said it.
     if !job.sources.iter().any(is_server) {
-        for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+        for text in server_terms::not_kept(&job.carriage, Connections::of_target(job)) {
             watch.tell(&Event::Warning { text });
         }
     }
     let asked = asked_lanes(job);
     let most = asked.unwrap_or(servers::short_files_at_once(u32::MAX));
     // A server may take its time between the last byte and its answer.
-    let settings = web::settings(server, most, job.carriage.timeout, web::reach(job, surroundings)?);
+    let reach = web::reach_to(job, surroundings)?;
+    let outbound = reach.outbound.clone();
+    let settings = web::settings(server, most, job.carriage.timeout, reach);
     let url = web::url(server, &job.target.path)?;
     let server = DavServer::new(url, settings);
     let lanes = match asked {
@@ -98,7 +101,7 @@ pub(crate) fn target(
         None => servers::short_files_at_once(server.rtt_us().map_err(|error| faults::store_error(&error))?),
     };
     let (typed, watch) = (job.target.path.clone(), Arc::clone(watch));
-    Ok(Target::Other(Box::new(Opening { server, lanes, typed, watch })))
+    Ok(Target::Other(Box::new(Opening { server, lanes, typed, watch, outbound })))
 }
 
 struct Opening {
@@ -106,6 +109,7 @@ struct Opening {
     lanes: u16,
     typed: Vec<u8>,
     watch: Arc<Watch>,
+    outbound: Option<Arc<Outbound>>,
 }
 
 impl OpenTarget for Opening {
@@ -121,6 +125,10 @@ impl OpenTarget for Opening {
 
     fn typed(&self) -> &[u8] {
         &self.typed
+    }
+
+    fn outbound(&self) -> Option<Arc<Outbound>> {
+        self.outbound.clone()
     }
 
     fn lanes(&self) -> Option<u16> {

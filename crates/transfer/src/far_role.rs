@@ -127,6 +127,7 @@ pub(crate) fn run_role(
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
                 hand_over: None,
+                outbound: None,
                 sources,
                 listed,
                 confine,

@@ -17,13 +17,14 @@ use haul_job::{
 };
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
+use haul_net::Outbound;
 use haul_places::Request;
 use haul_store::{PlaceTree, StoreError};
 use haul_wire::place::Verb;
 
 use crate::grid_ends;
 use crate::s3_ends;
-use crate::server_terms::{self, Dialled};
+use crate::server_terms::{self, Connections};
 use crate::web;
 
 /// The lanes to a near server, each with one file under way. A far one gets as many as it lets in, because a short file waits
@@ -147,7 +148,7 @@ pub(crate) fn sources(
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Sources, Error> {
-    for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+    for text in server_terms::not_kept(&job.carriage, Connections::ToRead) {
         watch.tell(&Event::Warning { text });
     }
     let connections = job.carriage.lanes.unwrap_or(CONNECTIONS_MAX);
@@ -172,8 +173,12 @@ pub(crate) fn target(
         let text = "the data passes through this host: one server sends to no other".to_owned();
         watch.tell(&Event::Warning { text });
     } else {
-        let dialled = if is_grid(&job.target) { Dialled::HereByTurns } else { Dialled::Here };
-        for text in server_terms::not_kept(&job.carriage, dialled) {
+        let connections = Connections::of_target(job);
+        let told = match is_grid(&job.target) {
+            true => server_terms::not_kept_by_turns(&job.carriage, connections),
+            false => server_terms::not_kept(&job.carriage, connections),
+        };
+        for text in told {
             watch.tell(&Event::Warning { text });
         }
     }
@@ -182,7 +187,9 @@ pub(crate) fn target(
     let connections = asked.unwrap_or(CONNECTIONS_MAX);
     let settings = settings(server, connections, job, surroundings, watch)?;
     let journals = s3_ends::journals(surroundings, watch);
-    let settings = Settings { silence: job.carriage.timeout, journals, ..settings };
+    let reach = web::reach_to(job, surroundings)?;
+    let outbound = reach.outbound.clone();
+    let settings = Settings { silence: job.carriage.timeout, journals, reach, ..settings };
     let server = Server::new(settings);
     let typed = job.target.path.clone();
     server.looks_first_at(&typed);
@@ -192,7 +199,7 @@ pub(crate) fn target(
         None if servers::is_long(rtt_us) => CONNECTIONS_MAX,
         None => LANES,
     };
-    Ok(Target::Other(Box::new(Opening { server, typed, lanes })))
+    Ok(Target::Other(Box::new(Opening { server, typed, lanes, outbound })))
 }
 
 pub(crate) fn place(
@@ -215,6 +222,7 @@ struct Opening {
     server: Server,
     typed: Vec<u8>,
     lanes: u16,
+    outbound: Option<Arc<Outbound>>,
 }
 
 impl OpenTarget for Opening {
@@ -227,6 +235,10 @@ impl OpenTarget for Opening {
 
     fn typed(&self) -> &[u8] {
         &self.typed
+    }
+
+    fn outbound(&self) -> Option<Arc<Outbound>> {
+        self.outbound.clone()
     }
 
     fn lanes(&self) -> Option<u16> {

@@ -9,6 +9,7 @@ use haul_wire::control::Control;
 use crate::ends::{sources_here, target_here};
 use crate::into_itself;
 use crate::order::Order;
+use crate::permitted::permitted;
 use crate::s3_ends;
 use crate::sftp_ends;
 use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent};
@@ -130,11 +131,21 @@ pub fn roles(
     selection.numeric_ids = true;
     let carriage = convert::carriage(job, &[]);
     let sources = sources_here(job, surroundings, watch)?.shared_with_receiver();
+    let target = target_here(job, surroundings, watch)?;
+    let outbound = match &target {
+        Target::Other(target) => target.outbound(),
+        Target::Path(_) | Target::Open(_) => None,
+    };
+    // Else the data passes no network.
+    let (permits, hooks) = match outbound {
+        Some(_) => permitted(&carriage, surroundings),
+        None => (Permits::default(), None),
+    };
     let receiver = ReceiverJob {
         hand_over: None,
         sums: sources.sums(),
         far: false,
-        target: target_here(job, surroundings, watch)?,
+        target,
         confine: None,
         asked_for: None,
         selection: selection.clone(),
@@ -147,6 +158,7 @@ pub fn roles(
     };
     let sender = SenderJob {
         hand_over: None,
+        outbound,
         movers: Movers::default(),
         is_mover: false,
         far: false,
@@ -160,9 +172,8 @@ pub fn roles(
         early: None,
         selection,
         carriage,
-        // The data passes no network.
-        permits: Permits::default(),
-        hooks: None,
+        permits,
+        hooks,
     };
     Ok((sender, receiver))
 }

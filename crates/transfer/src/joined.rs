@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use haul_job::{Error, Job, LanePath};
 use haul_net::{Door, Identity};
 use haul_store::DIRECT_FROM_BYTES;
-use haul_wire::control::{self as wire, Carriage, Control, ReceiverSummary, Role, SenderSummary};
+use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
 use haul_wire::limits::MAX_PATHS;
 
 use crate::ends::{sources_here, target_here};
 use crate::far_movers::{MoverPlan, OtherHost};
 use crate::order::Order;
+use crate::permitted::permitted;
 use crate::sftp_ends;
 use haul_channel::channel::{self, Events, SessionEvent};
 use haul_channel::clock::{START_DEADLINE, TICK};
@@ -32,8 +33,6 @@ use haul_copy::asked_for::AskedFor;
 use haul_copy::receiver::{self, Bounds, ReceiverJob, Target};
 use haul_copy::sender::early_look::EarlyLook;
 use haul_copy::sender::{self, SenderJob, Sources};
-use haul_govern::hooks::Hooks;
-use haul_kept::class_policy::{Permits, Sending};
 use haul_kept::faults;
 use haul_kept::known_paths::{Direction, KnownPaths, PathName};
 use haul_kept::network_classes;
@@ -212,12 +211,10 @@ impl Joined {
         let selection = convert::selection(&job.selection);
         let mut result = match end {
             EndHere::Source(sources) => {
-                let permits =
-                    Permits::of(&surroundings.policy_files, surroundings.state.as_deref(), Sending::default());
-                let hooks = permits.hooks().filter(|_| carriage.service != wire::Service::default());
-                let hooks = hooks.and_then(|_| Hooks::begin(surroundings));
+                let (permits, hooks) = permitted(&carriage, surroundings);
                 let job = SenderJob {
                     hand_over: None,
+                    outbound: None,
                     sources,
                     listed: job.files_from.clone(),
                     confine: None,

@@ -32,6 +32,7 @@ mod hook_keeper;
 mod into_itself;
 pub mod joined;
 pub mod order;
+mod permitted;
 mod place_ends;
 pub mod probe;
 mod relay;

@@ -14,13 +14,14 @@ use haul_foreign::{
 };
 use haul_job::{Carriage, Endpoint, Error, Event, Fault, Here, Job, Place, Proof, Selection};
 use haul_kept::surroundings::Surroundings;
+use haul_net::Outbound;
 use haul_places::Request;
 use haul_store::{PlaceTree, StoreError};
 use haul_sys::own::OwnDirectory;
 use haul_wire::control::Drafts;
 use haul_wire::place::Verb;
 
-use crate::server_terms::{self, Dialled};
+use crate::server_terms::{self, Connections};
 use crate::web;
 
 /// The usual requests to a store at once, without a tuner: Amazon's own tools use 10.
@@ -83,7 +84,7 @@ pub(crate) fn sources(
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Sources, Error> {
-    tell_what_is_not_kept(job, watch);
+    tell_what_is_not_kept(job, Connections::ToRead, watch);
     let links = !job.selection.follow_links;
     let reach = web::reach(job, surroundings)?;
     // As many connections carry data as the path wants.
@@ -106,22 +107,23 @@ pub(crate) fn target(
         watch.tell(&Event::Warning { text });
     }
     if !job.sources.iter().any(is_store) {
-        tell_what_is_not_kept(job, watch);
+        tell_what_is_not_kept(job, Connections::of_target(job), watch);
     }
+    let reach = web::reach_to(job, surroundings)?;
     watch.proves(Proof::ByStore);
     Ok(Target::Other(Box::new(Opening {
         bucket: bucket.to_owned(),
         key: job.target.path.clone(),
         shown: format!("s3://{bucket}/{}", String::from_utf8_lossy(&job.target.path)).into_bytes(),
         settings: Box::new({
-            let job = job.clone();
-            let reach = web::reach(&job, surroundings)?;
+            let (job, reach) = (job.clone(), reach.clone());
             let most = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX).into();
             move || Settings { begins_with: servers::at_start, connections: most, ..settings(&job, reach.clone()) }
         }),
         environment: environment(surroundings),
         journals: journals(surroundings, watch),
         watch: Arc::clone(watch),
+        outbound: reach.outbound,
     })))
 }
 
@@ -145,8 +147,8 @@ pub(crate) fn place(
     Ok(Arc::new(opened.map_err(|error| web::fault(&error))?))
 }
 
-fn tell_what_is_not_kept(job: &Job, watch: &Watch) {
-    for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+fn tell_what_is_not_kept(job: &Job, connections: Connections, watch: &Watch) {
+    for text in server_terms::not_kept(&job.carriage, connections) {
         watch.tell(&Event::Warning { text });
     }
 }
@@ -177,6 +179,7 @@ struct Opening {
     environment: StoreEnvironment,
     journals: Option<PathBuf>,
     watch: Arc<Watch>,
+    outbound: Option<Arc<Outbound>>,
 }
 
 impl OpenTarget for Opening {
@@ -196,6 +199,10 @@ impl OpenTarget for Opening {
 
     fn typed(&self) -> &[u8] {
         &self.shown
+    }
+
+    fn outbound(&self) -> Option<Arc<Outbound>> {
+        self.outbound.clone()
     }
 }
 

@@ -21,7 +21,7 @@ use haul_wire::control::Drafts;
 use crate::dav_ends;
 use crate::foreseen;
 use crate::ftp_ends;
-use crate::server_terms::{self, Dialled};
+use crate::server_terms::{self, Connections};
 
 pub(crate) fn check(job: &Job) -> Result<(), Error> {
     let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
@@ -191,7 +191,7 @@ fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Wat
             .because(error)
             .try_this("keep login scripts silent for sessions without a terminal; try: sftp HOST"),
     })?;
-    for text in server_terms::not_kept(&job.carriage, Dialled::BySsh) {
+    for text in server_terms::not_kept(&job.carriage, Connections::BySsh) {
         watch.tell(&Event::Warning { text });
     }
     Ok(Pool::new(first, Some(dials)))

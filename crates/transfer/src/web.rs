@@ -17,7 +17,7 @@ use haul_net::policy::Dscp;
 use haul_reach::paths::first_way;
 use haul_store::{PlaceTree, StoreError, printable};
 
-use crate::server_terms::{self, Dialled};
+use crate::server_terms::{self, Connections};
 
 pub(crate) fn open(
     server: &WebServer,
@@ -26,7 +26,7 @@ pub(crate) fn open(
     surroundings: &Surroundings,
     watch: &Watch,
 ) -> Result<Opened, Error> {
-    for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+    for text in server_terms::not_kept(&job.carriage, Connections::ToRead) {
         watch.tell(&Event::Warning { text });
     }
     let connections = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX);
@@ -64,11 +64,22 @@ pub(crate) fn place(server: &WebServer, job: &Job, surroundings: &Surroundings) 
 
 /// The way of connections from this host, as of lanes.
 pub(crate) fn reach(job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
+    let is_background = job.carriage.service.class == AskedClass::Background;
+    let mark = is_background.then(|| Dscp::new(ServiceClass::Background.code_point())).flatten();
+    marked(mark, job, surroundings)
+}
+
+/// The same to a target. Where this process has the data, its connections get the class of the copy while they send.
+pub(crate) fn reach_to(job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
+    match Connections::of_target(job) {
+        Connections::ToWrite => Ok(Reach { outbound: Some(Arc::default()), ..marked(None, job, surroundings)? }),
+        _ => reach(job, surroundings),
+    }
+}
+
+fn marked(mark: Option<Dscp>, job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
     let carriage = &job.carriage;
     let policies = network_classes::policies(&surroundings.network_files)?;
-    let mark = (carriage.service.class == AskedClass::Background)
-        .then(|| Dscp::new(ServiceClass::Background.code_point()))
-        .flatten();
     let policies = mark.map_or(policies.clone(), |mark| Arc::new(policies.marked(mark)));
     Ok(Reach {
         family: carriage.family.map(|family| match family {
@@ -77,6 +88,7 @@ pub(crate) fn reach(job: &Job, surroundings: &Surroundings) -> Result<Reach, Err
         }),
         way: first_way(carriage),
         wanted: Wanted { policies, ..convert::wanted(&convert::carriage(job, &[])) },
+        outbound: None,
     })
 }
 

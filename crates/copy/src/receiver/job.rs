@@ -7,6 +7,7 @@ use std::time::Duration;
 use haul_engine::at_risk::CHECKPOINT_BYTES;
 use haul_engine::flush_choice::DIRTY_BYTES_MAX;
 use haul_kept::surroundings::Surroundings;
+use haul_net::Outbound;
 use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetTree};
 use haul_striping::movers::Movers;
 use haul_wire::control as wire;
@@ -35,6 +36,11 @@ pub trait OpenTarget: Send + Sync {
 
     /// The typed path, for messages.
     fn typed(&self) -> &[u8];
+
+    /// The connections by which data will leave for a server, for whoever marks them.
+    fn outbound(&self) -> Option<Arc<Outbound>> {
+        None
+    }
 
     /// The files that go there at once, if the end knows a number.
     fn lanes(&self) -> Option<u16> {

@@ -7,6 +7,7 @@ use haul_engine::integrity::Hash;
 use haul_govern::hooks::Hooks;
 use haul_kept::class_policy::Permits;
 use haul_kept::known_paths::KnownPaths;
+use haul_net::Outbound;
 use haul_store::{FileList, SourceTree, StoreError};
 use haul_striping::movers::Movers;
 use haul_wire::control as wire;
@@ -83,6 +84,8 @@ pub struct SenderJob {
     pub early: Option<EarlyLook>,
     /// A receiver in this process takes data here.
     pub hand_over: Option<Arc<HandOver>>,
+    /// The connections by which that receiver sends to a server.
+    pub outbound: Option<Arc<Outbound>>,
     /// The movers that this side reached.
     pub movers: Movers,
     /// Whether it serves a peer, and gives up rights outside its sources.

@@ -15,6 +15,7 @@ use haul_channel::reporter::Watch;
 use haul_channel::{convert, stalls};
 use haul_engine::at_risk::CHECKPOINT_BYTES;
 use haul_engine::integrity::Hash;
+use haul_govern::to_server::ToServer;
 use haul_govern::tuning::{Move, Tuning, Work as _};
 use haul_job::{Error, Fault, Subject};
 use haul_net::Stream;
@@ -44,6 +45,7 @@ pub(super) struct Session<'a> {
     pub(super) tuning: Tuning,
     foreseen: Foreseen,
     server: Option<ServerOfEnd>,
+    to_server: Option<ToServer>,
     lanes_here: BTreeSet<u16>,
     rate: RateLimit,
     /// The last count of [`Shared::moved`], and when it changed.
@@ -94,6 +96,10 @@ impl<'a> Session<'a> {
         };
         let rate = RateLimit::of(job.carriage.rate_bytes_per_s);
         let server = ServerOfEnd::of(&*sources, &job.carriage);
+        let to_server = job.outbound.clone().and_then(|outbound| {
+            let (permits, hooks) = (job.permits.clone(), job.hooks.clone());
+            ToServer::new(outbound, &job.carriage, foreseen.clone(), permits, hooks)
+        });
         let (another_job, recorded_hash, has_server) = (events.job().is_some(), recorded.is_some(), server.is_some());
         let findings = Findings::of(&job, Behind { another_job, recorded: recorded_hash, server: has_server });
         // Before the threads that work on files.
@@ -112,6 +118,7 @@ impl<'a> Session<'a> {
             tuning,
             foreseen,
             server,
+            to_server,
             lanes_here: BTreeSet::new(),
             rate,
             moved: (0, Instant::now()),
@@ -153,6 +160,7 @@ impl<'a> Session<'a> {
     pub(super) fn limit_rate(&mut self, bytes_per_s: Option<u64>) {
         self.shared.limit_rate(bytes_per_s);
         self.tuning.limit_rate(bytes_per_s);
+        self.to_server.iter_mut().for_each(|to_server| to_server.limit_rate(bytes_per_s));
     }
 
     pub(super) fn until_summary(
@@ -163,7 +171,7 @@ impl<'a> Session<'a> {
     ) -> Result<ReceiverSummary, Error> {
         loop {
             self.turn(keeper)?;
-            let Some(event) = events.next(self.tuning.tick()) else { continue };
+            let Some(event) = events.next(self.tick()) else { continue };
             match event {
                 SessionEvent::Control(Control::Summary(summary)) => {
                     if self.shared.on_summary()? {
@@ -189,6 +197,10 @@ impl<'a> Session<'a> {
         self.tell_route(stream.cipher().is_some());
         self.shared.rest(self.resting());
         self.lanes.start(stream, lane, move |stream| lane::carry(leaving(stream), lane, &shared))
+    }
+
+    fn tick(&self) -> Duration {
+        self.to_server.iter().map(ToServer::tick).fold(self.tuning.tick(), Duration::min)
     }
 
     fn resting(&self) -> Vec<u16> {
@@ -236,6 +248,9 @@ impl<'a> Session<'a> {
             turn.work_moves |= of_server.work_moves;
             turn.notices.extend(of_server.notices);
             turn.paths.extend(of_server.path.filter(|_| self.tuning.has_no_path()));
+        }
+        if let Some(to_server) = &mut self.to_server {
+            turn.notices.extend(to_server.turn(&*self.shared));
         }
         let outbox = self.channel.outbox();
         for lane in turn.give_up {
@@ -462,6 +477,10 @@ impl<'a> Session<'a> {
             time = self.server.as_ref().map_or(time, |server| server.time(time));
         }
         path.lanes = self.server.as_ref().and_then(ServerOfEnd::carried_to_target).unwrap_or(path.lanes);
+        if let Some(to_server) = &mut self.to_server {
+            path.service = to_server.service();
+            to_server.release();
+        }
         if self.job_number.is_some() {
             self.tuning.release();
         }

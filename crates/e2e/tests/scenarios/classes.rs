@@ -10,22 +10,22 @@ use haul_e2e::{
 use crate::daemon::Daemon;
 
 /// Counts a host's arrivals by mark: its sshd's or daemon's, and all else.
-struct Counted<'a> {
+pub struct Counted<'a> {
     host: &'a Host,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Marks {
-    expedited: u64,
-    lower_effort: u64,
-    plain: u64,
+pub struct Marks {
+    pub expedited: u64,
+    pub lower_effort: u64,
+    pub plain: u64,
     /// Our mark on connections that carry words.
-    on_words: u64,
+    pub on_words: u64,
 }
 
 impl<'a> Counted<'a> {
     /// `words` is these connections' port.
-    fn at(host: &'a Host, hook: &str, words: u16) -> Self {
+    pub fn at(host: &'a Host, hook: &str, words: u16) -> Self {
         let words_first = format!("tcp dport {words} ip dscp {{ ef, lephb }} counter name n_words");
         let rules = format!(
             "table inet classes {{\n\
@@ -44,7 +44,7 @@ impl<'a> Counted<'a> {
         Self { host }
     }
 
-    fn marks(&self) -> Marks {
+    pub fn marks(&self) -> Marks {
         let of = |name: &str| self.packets(name);
         Marks { expedited: of("ef"), lower_effort: of("le"), plain: of("plain"), on_words: of("words") }
     }
@@ -58,7 +58,7 @@ impl<'a> Counted<'a> {
 }
 
 /// More than words take. Packets between namespaces hold up to 64 KiB, so 10 MiB are some 200.
-const PACKETS: u64 = 100;
+pub const PACKETS: u64 = 100;
 
 fn planted(lab: &Lab, host: &str) -> std::path::PathBuf {
     let from = lab.data(host).join("from");
@@ -66,7 +66,7 @@ fn planted(lab: &Lab, host: &str) -> std::path::PathBuf {
     from
 }
 
-fn marked_bytes(run: &Outcome) -> u64 {
+pub fn marked_bytes(run: &Outcome) -> u64 {
     run.report()["path"]["marked_bytes"].as_u64().unwrap_or_else(|| panic!("{run}"))
 }
 
@@ -250,7 +250,7 @@ fn the_policy_of_the_system_holds_at_its_place_and_the_users_own_only_narrows_it
     }
 }
 
-fn own_policy(host: &Host, text: &str) {
+pub fn own_policy(host: &Host, text: &str) {
     let config = host.dir.join("config/haul");
     std::fs::create_dir_all(&config).expect("own directory");
     std::fs::write(config.join("policy.toml"), text).expect("own file");

@@ -21,6 +21,7 @@ mod filters;
 mod foreign_places;
 mod forms;
 mod ftp;
+mod ftp_classes;
 mod goes_on;
 mod grid;
 mod growing;

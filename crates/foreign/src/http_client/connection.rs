@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, response};
+use http::{Method, Request, Response, response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     requests: SendRequest<Outgoing>,
     runtime: Runtime,
     /// Counts the connection as open.
-    _counted: Counted,
+    counted: Counted,
     silence: Duration,
     pub(crate) idle_since: Instant,
     /// Whether it has rested: the server may have closed it.
@@ -64,13 +64,16 @@ impl Connection {
         };
         let opened = runtime.block_on(async { timeout(deadline, opening).await });
         let requests = opened.map_err(|_| silent(deadline))??;
-        Ok(Connection { requests, runtime, _counted: counted, silence, idle_since: Instant::now(), has_rested: false })
+        Ok(Connection { requests, runtime, counted, silence, idle_since: Instant::now(), has_rested: false })
     }
 
     /// The server may take its time while it takes the request's body.
     pub(crate) fn ask(mut self, request: Request<Outgoing>) -> Result<(response::Parts, Body), Refused> {
         let silence = self.silence;
         let progress = request.body().progress();
+        if *request.method() == Method::PUT {
+            self.counted.sends();
+        }
         let Connection { requests, runtime, .. } = &mut self;
         let asking = async {
             if let Err(error) = requests.ready().await {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use haul_net::dial::Cancel;
 use haul_net::policy::NEAR_RTT_US;
-use haul_net::{Family, Probe, Stream, Wanted, Way};
+use haul_net::{Entered, Family, Outbound, Probe, Stream, Wanted, Way};
 use haul_store::{ConnectionReading, ConnectionsNow};
 
 use crate::http_client::limits::CONNECT_DEADLINE;
@@ -23,6 +23,8 @@ pub struct Reach {
     pub way: Way,
     /// Congestion control, window and network classes.
     pub wanted: Wanted,
+    /// Connections that send data enter here.
+    pub outbound: Option<Arc<Outbound>>,
 }
 
 /// A client's connections, as the kernel sees them.
@@ -49,6 +51,8 @@ impl std::fmt::Debug for State {
 struct Seen {
     probe: Probe,
     last: Reading,
+    outbound: Option<Arc<Outbound>>,
+    entered: Option<Entered>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,7 +118,7 @@ impl Sockets {
         let socket = haul_net::dial(addresses, deadline, policies, &reach.way, self.cancel.as_ref());
         let socket = socket.map_err(|error| io::Error::new(ErrorKind::NotConnected, error.to_string()))?;
         reach.wanted.apply(&socket, NEAR_RTT_US);
-        let counted = self.count(socket.try_clone()?);
+        let counted = self.count(socket.try_clone()?, reach);
         Ok((socket, counted))
     }
 
@@ -124,11 +128,12 @@ impl Sockets {
     /// There is no further descriptor.
     pub fn accepted(self: &Arc<Self>, socket: &TcpStream, reach: &Reach) -> io::Result<Counted> {
         reach.wanted.apply(socket, NEAR_RTT_US);
-        Ok(self.count(socket.try_clone()?))
+        Ok(self.count(socket.try_clone()?, reach))
     }
 
-    fn count(self: &Arc<Self>, socket: TcpStream) -> Counted {
-        let mut seen = Seen { probe: Stream::plain_tcp(socket).probe(), last: Reading::default() };
+    fn count(self: &Arc<Self>, socket: TcpStream, reach: &Reach) -> Counted {
+        let probe = Stream::plain_tcp(socket).probe();
+        let mut seen = Seen { probe, last: Reading::default(), outbound: reach.outbound.clone(), entered: None };
         seen.read();
         let mut state = self.lock();
         let number = state.made;
@@ -167,6 +172,13 @@ impl Sockets {
 }
 
 impl Counted {
+    /// Says that data leaves by this connection from now on: its class is that of the copy.
+    pub fn sends(&self) {
+        let mut state = self.0.lock();
+        let Some(seen) = state.open.get_mut(&self.1).filter(|seen| seen.entered.is_none()) else { return };
+        seen.entered = seen.outbound.as_ref().and_then(|outbound| outbound.enter(seen.probe.clone()));
+    }
+
     /// The round trip of its handshake; 0 if unknown.
     pub fn rtt_us(&self) -> u32 {
         self.0.lock().open.get(&self.1).map_or(0, |seen| seen.last.rtt_us)

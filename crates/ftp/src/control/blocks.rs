@@ -142,7 +142,7 @@ impl Control {
     fn accepted(&self, socket: TcpStream) -> io::Result<Data> {
         socket.set_nonblocking(false)?;
         let counted = self.habits.data.accepted(&socket, &self.habits.reach)?;
-        Ok(Data { wire: Wire::new(socket, self.habits.silence)?, _counted: counted })
+        Ok(Data { wire: Wire::new(socket, self.habits.silence)?, counted })
     }
 
     /// Begins a transfer to the server. It is not waited for its word: what refuses the transfer is heard while data goes out, or at the
@@ -182,7 +182,7 @@ impl Control {
             let why = format!("the server's data connection cannot be reached: {error}");
             io::Error::new(ErrorKind::NotConnected, why)
         })?;
-        Ok(Data { wire: Wire::new(socket, self.habits.silence)?, _counted: counted })
+        Ok(Data { wire: Wire::new(socket, self.habits.silence)?, counted })
     }
 
     fn passive_for_blocks(&mut self) -> io::Result<SocketAddr> {

@@ -130,6 +130,7 @@ fn run_side(
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
                 hand_over: None,
+                outbound: None,
                 movers: Default::default(),
                 is_mover: false,
                 sources,

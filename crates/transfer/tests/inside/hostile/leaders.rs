@@ -34,6 +34,7 @@ impl WithLeader {
         path.push(b'/');
         let job = SenderJob {
             hand_over: None,
+            outbound: None,
             movers: Default::default(),
             is_mover: true,
             far: false,

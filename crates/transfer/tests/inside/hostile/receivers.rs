@@ -92,6 +92,7 @@ impl Source {
         path.push(b'/');
         let mut job = SenderJob {
             hand_over: None,
+            outbound: None,
             movers: Default::default(),
             is_mover: false,
             far: false,
