@@ -16,7 +16,7 @@ use crate::stream::Probe;
 /// The mark of a connection to this host before the sampler knows the path.
 pub type FirstMark = Box<dyn Fn(IpAddr) -> Option<Dscp> + Send + Sync>;
 
-/// The data connections of one target. Nobody enters before [`Outbound::begin`].
+/// The data connections of one target. The sampler sees none before [`Outbound::begin`].
 #[derive(Default)]
 pub struct Outbound(Mutex<State>);
 
@@ -27,6 +27,8 @@ struct State {
     next_mark: Option<Option<Dscp>>,
     open: BTreeMap<u64, (OutboundConnection, IsSampled)>,
     entered: u64,
+    sending: u16,
+    most_sending: u16,
     /// Marked bytes of closed connections that the sampler never saw.
     unsampled_marked_bytes: u64,
 }
@@ -48,10 +50,11 @@ pub struct OutboundConnection {
     pub unmarked_bytes: u64,
 }
 
-/// Keeps a connection open to the sampler.
+/// Counts a connection, and keeps it open to the sampler.
 pub struct Entered {
     outbound: Arc<Outbound>,
-    number: u64,
+    /// `None`: the sampler does not see it.
+    number: Option<u64>,
 }
 
 impl Outbound {
@@ -64,23 +67,18 @@ impl Outbound {
         self.lock().first_mark = Some(first_mark);
     }
 
-    /// Enters a connection that begins to send. `None`: nobody samples, or there are too many.
-    pub fn enter(self: &Arc<Self>, probe: Probe) -> Option<Entered> {
-        let peer = probe.peer_addr()?.ip();
+    /// Enters a connection that begins to send. The sampler sees it, if there is one and they are not too many.
+    pub fn enter(self: &Arc<Self>, probe: Probe) -> Entered {
         let mut state = self.lock();
-        if state.open.len() >= usize::from(OPEN_MAX) {
-            return None;
-        }
-        let first_mark = state.first_mark.as_ref()?;
-        let wanted = state.next_mark.unwrap_or_else(|| first_mark(peer.to_canonical()));
-        let own_mark = probe.dscp();
-        let unmarked_bytes = probe.tcp_info().and_then(|info| info.bytes_sent).unwrap_or(0);
-        // The sampler asks again for a mark that is refused, and tells.
-        let mark = wanted.filter(|mark| probe.set_dscp(*mark).iter().all(|applied| !applied.refused));
-        let number = state.entered;
-        state.entered += 1;
-        state.open.insert(number, (OutboundConnection { number, probe, own_mark, mark, unmarked_bytes }, false));
-        Some(Entered { outbound: Arc::clone(self), number })
+        state.sending = state.sending.saturating_add(1);
+        state.most_sending = state.most_sending.max(state.sending);
+        let number = state.show(probe);
+        Entered { outbound: Arc::clone(self), number }
+    }
+
+    /// The most that sent at once.
+    pub fn most_sending(&self) -> u16 {
+        self.lock().most_sending
     }
 
     /// Sets the mark with which further connections begin.
@@ -105,6 +103,25 @@ impl Outbound {
     }
 }
 
+impl State {
+    fn show(&mut self, probe: Probe) -> Option<u64> {
+        let peer = probe.peer_addr()?.ip();
+        if self.open.len() >= usize::from(OPEN_MAX) {
+            return None;
+        }
+        let first_mark = self.first_mark.as_ref()?;
+        let wanted = self.next_mark.unwrap_or_else(|| first_mark(peer.to_canonical()));
+        let own_mark = probe.dscp();
+        let unmarked_bytes = probe.tcp_info().and_then(|info| info.bytes_sent).unwrap_or(0);
+        // The sampler asks again for a mark that is refused, and tells.
+        let mark = wanted.filter(|mark| probe.set_dscp(*mark).iter().all(|applied| !applied.refused));
+        let number = self.entered;
+        self.entered += 1;
+        self.open.insert(number, (OutboundConnection { number, probe, own_mark, mark, unmarked_bytes }, false));
+        Some(number)
+    }
+}
+
 impl OutboundConnection {
     fn marked_bytes(&self) -> u64 {
         let is_marked = self.mark.is_some_and(|mark| mark.code_point() != 0);
@@ -116,7 +133,9 @@ impl OutboundConnection {
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut state = self.outbound.lock();
-        let Some((connection, is_sampled)) = state.open.remove(&self.number) else { return };
+        state.sending -= 1;
+        let shown = self.number.and_then(|number| state.open.remove(&number));
+        let Some((connection, is_sampled)) = shown else { return };
         if !is_sampled {
             let marked_bytes = connection.marked_bytes();
             state.unsampled_marked_bytes = state.unsampled_marked_bytes.saturating_add(marked_bytes);
@@ -134,7 +153,7 @@ impl fmt::Debug for Outbound {
 
 impl fmt::Debug for Entered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "outbound connection {}", self.number)
+        write!(f, "outbound connection {:?}", self.number)
     }
 }
 
@@ -166,17 +185,20 @@ mod tests {
     fn a_connection_begins_with_the_mark_of_the_moment() {
         let outbound = Arc::new(Outbound::default());
         let (_near, probe, _far) = connected();
-        assert!(outbound.enter(probe.clone()).is_none(), "nobody samples");
+        let unseen = outbound.enter(probe.clone());
+        assert!(outbound.open().is_empty(), "nobody samples");
+        drop(unseen);
         outbound.begin(Box::new(|peer| Dscp::new(EXPEDITED).filter(|_| peer.is_loopback())));
-        let _entered = outbound.enter(probe.clone()).unwrap();
+        let _entered = outbound.enter(probe.clone());
         assert_eq!(code_point(&probe), Some(EXPEDITED));
         outbound.mark_next(None);
         let (_near, later, _far) = connected();
-        let _later = outbound.enter(later.clone()).unwrap();
+        let _later = outbound.enter(later.clone());
         assert_eq!(code_point(&later), Some(0));
         let marks: Vec<Option<u8>> =
             outbound.open().iter().map(|connection| connection.mark.map(Dscp::code_point)).collect();
         assert_eq!(marks, [Some(EXPEDITED), None]);
+        assert_eq!(outbound.most_sending(), 2);
     }
 
     #[test]
@@ -185,7 +207,7 @@ mod tests {
         outbound.begin(Box::new(|_| Dscp::new(EXPEDITED)));
         let (mut near, probe, mut far) = connected();
         near.write_all(&[0; 10]).unwrap();
-        let entered = outbound.enter(probe).unwrap();
+        let entered = outbound.enter(probe);
         near.write_all(&[0; 1_000]).unwrap();
         assert_eq!(outbound.unsampled_marked_bytes(), 1_000);
         drop(entered);

@@ -476,7 +476,10 @@ impl<'a> Session<'a> {
             paths = vec![of_server];
             time = self.server.as_ref().map_or(time, |server| server.time(time));
         }
-        path.lanes = self.server.as_ref().and_then(ServerOfEnd::carried_to_target).unwrap_or(path.lanes);
+        let to_target = self.server.as_ref().and_then(ServerOfEnd::carried_to_target);
+        let outbound =
+            self.shared.job.outbound.as_ref().map(|outbound| outbound.most_sending()).filter(|most| *most > 0);
+        path.lanes = to_target.or(outbound).unwrap_or(path.lanes);
         if let Some(to_server) = &mut self.to_server {
             path.service = to_server.service();
             to_server.release();

@@ -176,7 +176,7 @@ impl Counted {
     pub fn sends(&self) {
         let mut state = self.0.lock();
         let Some(seen) = state.open.get_mut(&self.1).filter(|seen| seen.entered.is_none()) else { return };
-        seen.entered = seen.outbound.as_ref().and_then(|outbound| outbound.enter(seen.probe.clone()));
+        seen.entered = seen.outbound.as_ref().map(|outbound| outbound.enter(seen.probe.clone()));
     }
 
     /// The round trip of its handshake; 0 if unknown.
