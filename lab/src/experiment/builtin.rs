@@ -45,6 +45,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
 
 pub(super) const RIVALS: &[(&str, &str)] = &[
     ("aria2", include_str!("../../rivals/aria2.toml")),
+    ("aria2-https", include_str!("../../rivals/aria2-https.toml")),
     ("bbcp", include_str!("../../rivals/bbcp.toml")),
     ("curl", include_str!("../../rivals/curl.toml")),
     ("curl-discard", include_str!("../../rivals/curl-discard.toml")),
@@ -62,6 +63,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("haul-from-ftp", include_str!("../../rivals/haul-from-ftp.toml")),
     ("haul-from-gridftp", include_str!("../../rivals/haul-from-gridftp.toml")),
     ("haul-ftp-class", include_str!("../../rivals/haul-ftp-class.toml")),
+    ("haul-from-https", include_str!("../../rivals/haul-from-https.toml")),
     ("haul-from-web", include_str!("../../rivals/haul-from-web.toml")),
     ("haul-from-s3", include_str!("../../rivals/haul-from-s3.toml")),
     ("haul-hosts", include_str!("../../rivals/haul-hosts.toml")),
@@ -99,6 +101,7 @@ pub(super) const SERVERS: &[(&str, &str)] = &[
     ("iperf3", include_str!("../../rivals/servers/iperf3.toml")),
     ("nginx", include_str!("../../rivals/servers/nginx.toml")),
     ("nginx-dav", include_str!("../../rivals/servers/nginx-dav.toml")),
+    ("nginx-tls", include_str!("../../rivals/servers/nginx-tls.toml")),
     ("rsyncd", include_str!("../../rivals/servers/rsyncd.toml")),
     ("sshd", include_str!("../../rivals/servers/sshd.toml")),
     ("versitygw", include_str!("../../rivals/servers/versitygw.toml")),
