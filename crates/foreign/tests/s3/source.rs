@@ -271,3 +271,21 @@ fn a_hundred_thousand_keys_are_walked_with_few_of_them_in_memory() {
     assert_eq!(more.len(), 3000);
     assert!(pages(&server) < 10, "{}", pages(&server));
 }
+
+#[test]
+fn a_run_of_an_object_is_one_request_that_names_its_end() {
+    let server = Server::honest();
+    let data: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8).collect();
+    server.state.lock().unwrap().put(b"k", &data);
+    let opened = open(&server, "k");
+    let file = opened.tree.open(0, b"k").unwrap();
+    let mut block = vec![0; 40_000];
+    for (start, end) in [(0, 30_000), (60_000, 100_000)] {
+        file.reads_on(start, end);
+        let length = (end - start) as usize;
+        assert_eq!(file.read_at(&mut block[..length], start).unwrap(), length);
+        assert!(block[..length] == data[start as usize..end as usize]);
+    }
+    let ranges: Vec<_> = server.seen().iter().filter_map(|request| request.field("range").map(str::to_owned)).collect();
+    assert_eq!(ranges, ["bytes=0-29999", "bytes=60000-99999"]);
+}

@@ -48,6 +48,10 @@ impl FileToRead for SummedFile {
         self.file.stat()
     }
 
+    fn reads_on(&self, start: u64, end: u64) {
+        self.file.reads_on(start, end);
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = self.file.read_at(buffer, offset)?;
         let longer = {
