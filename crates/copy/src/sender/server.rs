@@ -81,7 +81,7 @@ impl ServerOfEnd {
     fn with(connections: Arc<dyn Connections>, count: ServerConnections, is_target: bool) -> Self {
         connections.allow(count.count());
         let (started, lanes_here) = (Instant::now(), BTreeSet::new());
-        let now = ConnectionsNow::default();
+        let now = connections.now();
         Self {
             connections,
             count,
@@ -106,8 +106,9 @@ impl ServerOfEnd {
         self.lanes_here.remove(&lane);
     }
 
+    /// A lane that the server has no connection for would keep its unit from others.
     pub(super) fn resting(&self) -> impl Iterator<Item = u16> {
-        self.lanes_here.iter().copied().skip(self.count.count().into())
+        self.lanes_here.iter().copied().skip(self.carrying().into())
     }
 
     /// Samples when due. `waiting_bytes` of units have no lane.
@@ -117,6 +118,7 @@ impl ServerOfEnd {
             return turn;
         }
         self.sampled_at = now;
+        let carried = self.carrying();
         self.now = self.connections.now();
         let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
         let sample = ServerSample {
@@ -136,9 +138,9 @@ impl ServerOfEnd {
         if is_changed {
             let count = self.count.count();
             self.connections.allow(count);
-            turn.work_moves = true;
             turn.notices.push(convert::chose(Subject::Lanes, count.to_string(), self.count.reason()));
         }
+        turn.work_moves = self.carrying() != carried;
         if !self.is_target && now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
             turn.path = Some(self.path_now());

@@ -58,6 +58,27 @@ impl Web {
         Self::begin(start, listens)
     }
 
+    /// Apache with four workers: further connections wait until one of these has ended.
+    fn apache_of_four() -> Web {
+        let start = |dir: &Path, port: u16| {
+            let root = dir.display();
+            let modules: String = ["mpm_prefork", "authz_core", "env", "ratelimit"]
+                .map(|name| {
+                    format!("<IfModule !{name}_module>\nLoadModule {name}_module modules/mod_{name}.so\n</IfModule>\n")
+                })
+                .concat();
+            let config = format!(
+                "ServerRoot /usr/lib/apache2\nServerName localhost\nListen 127.0.0.1:{port}\nPidFile {root}/tmp/pid\n\
+                 ErrorLog {root}/tmp/error.log\n{modules}User www-data\nGroup www-data\nDocumentRoot {root}/www\n\
+                 StartServers 4\nServerLimit 4\nMaxRequestWorkers 4\nSetOutputFilter RATE_LIMIT\n\
+                 SetEnv rate-limit 2000\nSetEnv rate-initial-burst 1\n"
+            );
+            fs::write(dir.join("apache.conf"), config).expect("own file");
+            Run::new("apache2").arg("-DFOREGROUND").arg("-f").arg(dir.join("apache.conf"))
+        };
+        Self::begin(start, |_, port| TcpStream::connect(("127.0.0.1", port)).is_ok())
+    }
+
     pub fn python() -> Web {
         let start = |dir: &Path, port: u16| {
             let port = port.to_string();
@@ -238,4 +259,15 @@ fn files_of_a_web_server_go_on_to_another_host() {
     let to = lab.data("alpha").join("to");
     lab.cp().arg(web.url("tree/")).arg(at("alpha", &to)).run().expect(code::OK);
     assert_same(&web.www().join("tree"), &to, Facets::CONTENTS);
+}
+
+#[test]
+fn a_server_with_fewer_workers_than_lanes_gives_the_file_over_these() {
+    needs!(Root, Haul, Tool("apache2"));
+    let web = Web::apache_of_four();
+    let file = web.www().join("file");
+    // The four bring 8 MB/s, and the others would wait for longer than a server may be silent.
+    plant::file(&file, 200_000_000, 1);
+    let run = web.cp("file").args(["--lanes", "16"]).run().expect(code::OK);
+    assert!(same(&file, &web.to().join("file")), "{run}");
 }

@@ -85,6 +85,9 @@ pub(crate) struct Ask<'a> {
     pub(crate) accept: &'static str,
     /// A busy server is an error: another connection reads already.
     pub(crate) takes_busy: bool,
+    /// Tells, again and again, whether the server starves this request while it serves others of ours: an error, then. With it
+    /// a failed try for a body is the caller's.
+    pub(crate) is_starved: Option<&'a dyn Fn() -> bool>,
     /// A large body follows in its turn ([`Pool::turn`]).
     pub(crate) is_for_body: bool,
     /// The start of the wait.
@@ -109,6 +112,7 @@ impl<'a> Ask<'a> {
             condition: None,
             accept: "*/*",
             takes_busy: false,
+            is_starved: None,
             is_for_body: false,
             since: Instant::now(),
             fields: Vec::new(),
@@ -189,7 +193,9 @@ impl Client {
                     let is_known = self.has_answered.load(Ordering::Relaxed);
                     let is_once = !ask.content.is_at_hand() || (may_have_arrived && !ask.repeats);
                     let has_time = self.has_time(since, pause);
-                    if tries >= MAX_TRIES || !is_known || !is_passing(&error) || is_once || !has_time {
+                    let is_starved = error.kind() == ErrorKind::ResourceBusy;
+                    let is_of_caller = is_starved || (ask.is_for_body && ask.is_starved.is_some());
+                    if tries >= MAX_TRIES || !is_known || !is_passing(&error) || is_once || is_of_caller || !has_time {
                         return Err(error);
                     }
                     self.pause(pause);
@@ -279,7 +285,7 @@ impl Client {
             };
             let begun = Instant::now();
             let may_repeat = ask.repeats && ask.content.is_at_hand();
-            match connection.ask(request) {
+            match connection.ask(request, ask.is_starved) {
                 Ok(answer) => return Ok(answer),
                 // A new connection has never rested: the loop ends.
                 Err(refused) if refused.was_resting && (refused.unsent.is_some() || may_repeat) => {
@@ -390,7 +396,7 @@ impl Failed {
 }
 
 /// Unknown names, untrusted certificates and answers other than HTTP do not pass.
-fn is_passing(error: &io::Error) -> bool {
+pub(crate) fn is_passing(error: &io::Error) -> bool {
     !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::PermissionDenied)
 }
 

@@ -68,8 +68,14 @@ impl Connection {
     }
 
     /// The server may take its time while it takes the request's body.
-    pub(crate) fn ask(mut self, request: Request<Outgoing>) -> Result<(response::Parts, Body), Refused> {
+    /// A starved request ends early.
+    pub(crate) fn ask(
+        mut self,
+        request: Request<Outgoing>,
+        is_starved: Option<&dyn Fn() -> bool>,
+    ) -> Result<(response::Parts, Body), Refused> {
         let silence = self.silence;
+        let look_every = if is_starved.is_some() { silence / LOOKS_AT_SILENCE } else { silence };
         let progress = request.body().progress();
         if *request.method() == Method::PUT {
             self.counted.sends();
@@ -86,26 +92,28 @@ impl Connection {
         };
         let answer = runtime.block_on(async {
             let mut asking = pin!(asking);
+            let (mut before, mut moved) = (progress.given(), Instant::now());
             loop {
-                let before = progress.given();
-                match timeout(silence, &mut asking).await {
-                    Ok(answer) => return Some(answer),
-                    Err(_) if progress.has_moved(before) => {}
-                    Err(_) => return None,
+                match timeout(look_every, &mut asking).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(_) if progress.has_moved(before) => (before, moved) = (progress.given(), Instant::now()),
+                    Err(_) if moved.elapsed() >= silence => return Err(silent(silence)),
+                    Err(_) if is_starved.is_some_and(|is_starved| is_starved()) => return Err(starved()),
+                    Err(_) => {}
                 }
             }
         });
         match answer {
-            Some(Ok(response)) => {
+            Ok(Ok(response)) => {
                 let (head, incoming): (_, Incoming) = Response::into_parts(response);
                 Ok((head, Body { connection: self, progress, incoming, block: Bytes::new(), is_over: false }))
             }
             // The server closed a resting connection before the request.
-            Some(Err((error, unsent))) => {
+            Ok(Err((error, unsent))) => {
                 let unsent = unsent.map(Box::new);
                 Err(Refused { was_resting: self.has_rested && is_cut(&error), unsent, why: as_io(&error) })
             }
-            None => Err(Refused { was_resting: false, unsent: None, why: silent(silence) }),
+            Err(why) => Err(Refused { was_resting: false, unsent: None, why }),
         }
     }
 
@@ -214,6 +222,9 @@ impl Body {
     }
 }
 
+/// Looks within the time of silence.
+const LOOKS_AT_SILENCE: u32 = 20;
+
 fn is_cut(error: &hyper::Error) -> bool {
     error.is_canceled() || error.is_closed() || error.is_incomplete_message() || source_of(error).is_some()
 }
@@ -243,6 +254,10 @@ fn tls_error(error: io::Error) -> io::Error {
         }
         _ => error,
     }
+}
+
+fn starved() -> io::Error {
+    io::Error::new(ErrorKind::ResourceBusy, "the server serves only our other requests")
 }
 
 fn silent(limit: Duration) -> io::Error {

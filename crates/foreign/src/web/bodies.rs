@@ -6,11 +6,11 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::http_client::connection::Body;
 use crate::http_client::url::Origin;
-use crate::web::limits::{BODY_RESTS, ONE_MORE_AFTER, TURN_PATIENCE};
+use crate::web::limits::{BODY_RESTS, ONE_MORE_AFTER, STARVES_AFTER_QUICKEST, TURN_PATIENCE};
 
 #[derive(Debug)]
 pub(crate) struct Bodies {
@@ -29,6 +29,8 @@ struct State {
     /// The last refusal, or the last body allowed again.
     changed: Instant,
     moved: Instant,
+    /// The shortest wait for an answer.
+    quickest: Option<Duration>,
 }
 
 impl std::fmt::Debug for State {
@@ -65,8 +67,16 @@ impl Drop for Place {
 impl Bodies {
     pub(crate) fn new(allowed: usize) -> Arc<Bodies> {
         let (wanted, now) = (allowed.max(1), Instant::now());
-        let state =
-            State { waiting: Vec::new(), open: 0, allowed: wanted, wanted, refusals: 0, changed: now, moved: now };
+        let state = State {
+            waiting: Vec::new(),
+            open: 0,
+            allowed: wanted,
+            wanted,
+            refusals: 0,
+            changed: now,
+            moved: now,
+            quickest: None,
+        };
         Arc::new(Bodies {
             state: Mutex::new(state),
             freed: Condvar::new(),
@@ -170,6 +180,25 @@ impl Bodies {
     /// Whether there are bodies beside the one to be opened.
     pub(crate) fn has_others(&self) -> bool {
         self.lock().open > 1
+    }
+
+    /// Notes how long an answer took.
+    pub(crate) fn answered_after(&self, took: Duration) {
+        let mut state = self.lock();
+        state.quickest = Some(state.quickest.map_or(took, |quickest| quickest.min(took)));
+    }
+
+    /// Whether a request waits much longer than others did, while their data comes: a server with few workers lets it queue
+    /// (Apache's `MaxRequestWorkers`).
+    pub(crate) fn starves(&self, asked: Instant, least: Duration) -> bool {
+        let state = self.lock();
+        let patience = least.max(STARVES_AFTER_QUICKEST * state.quickest.unwrap_or_default());
+        asked.elapsed() >= patience && state.moved > asked
+    }
+
+    /// When a body brought something last.
+    pub(crate) fn moved(&self) -> Instant {
+        self.lock().moved
     }
 
     /// Lowers the limit after a refusal.

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use haul_store::{Access, FileToRead, ServerSum, Stat, Time};
 use http::header::IF_UNMODIFIED_SINCE;
@@ -20,13 +20,15 @@ use http::{Method, StatusCode, response};
 
 use crate::digest::Digest;
 use crate::digest::fields::{of_answer, wanted};
-use crate::http_client::client::{Answer, Ask, Client, invalid, refusal};
+use crate::http_client::client::{Answer, Ask, Client, invalid, is_passing, refusal};
 use crate::http_client::fields::content_length;
 use crate::http_client::limits::MAX_TRIES;
 use crate::http_client::url::Url;
 use crate::web::bodies::{Bodies, Place, Reading};
 use crate::web::file_sum::FileSum;
-use crate::web::limits::{BODY_RESTS, CONFIRM_AFTER, SUMMED_AT_ONCE_BYTES, WORTH_PARTS_BYTES};
+use crate::web::limits::{
+    BODY_RESTS, CONFIRM_AFTER, STARVES_AFTER_PART_OF_SILENCE, SUMMED_AT_ONCE_BYTES, WORTH_PARTS_BYTES,
+};
 use crate::web::look::{Looked, NO_LENGTH, look, look_beside};
 use crate::web::notes::Note;
 use crate::web::served::Served;
@@ -170,15 +172,29 @@ impl RemoteFile {
             let wants_digest = is_short && self.sum.as_ref().is_some_and(|sum| sum.is_unknown());
             let url = located.as_ref().unwrap_or(&self.url);
             let fields = if wants_digest { wanted() } else { Vec::new() };
+            let begun = Instant::now();
+            let is_starved = || self.is_starved_since(begun);
             let answer = self.client.ask(&Ask {
                 range,
                 condition,
                 takes_busy,
+                is_starved: takes_busy.then_some(&is_starved),
                 is_for_body: true,
                 fields,
                 since: waited,
                 ..Ask::new(Method::GET, url)
-            })?;
+            });
+            let answer = match answer {
+                Ok(answer) => answer,
+                // A server with a limit may refuse, cut or ignore one connection more.
+                Err(error) if takes_busy && is_passing(&error) && self.others_move(refused) => {
+                    refused += 1;
+                    self.crowded(place, refused);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            self.bodies.answered_after(begun.elapsed());
             match answer.head.status {
                 StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
                     return self.begin(at, answer, place, wants_digest);
@@ -199,12 +215,11 @@ impl RemoteFile {
                     });
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-                    if takes_busy && refused < MAX_TRIES =>
+                    if takes_busy && (refused < MAX_TRIES || self.others_move(refused)) =>
                 {
-                    self.bodies.too_many();
                     refused += 1;
-                    drop((answer, place));
-                    self.client.pause(self.client.backoff(refused));
+                    drop(answer);
+                    self.crowded(place, refused);
                 }
                 // The address of a redirect may have expired.
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::GONE
@@ -215,6 +230,26 @@ impl RemoteFile {
                 _ => return Err(refusal(&answer.head)),
             }
         }
+    }
+
+    fn is_starved_since(&self, asked: Instant) -> bool {
+        self.bodies.starves(asked, self.client.settings.silence / STARVES_AFTER_PART_OF_SILENCE)
+    }
+
+    /// Whether the others have brought something lately: the wait is theirs, and ends with them.
+    fn others_move(&self, refused: u32) -> bool {
+        self.client.has_time(self.bodies.moved(), self.crowded_pause(refused + 1))
+    }
+
+    fn crowded_pause(&self, refused: u32) -> Duration {
+        self.client.backoff(refused.min(LONGEST_CROWDED_PAUSE))
+    }
+
+    /// Leaves the server to the others for a while.
+    fn crowded(&self, place: Place, refused: u32) {
+        self.bodies.too_many();
+        drop(place);
+        self.client.pause(self.crowded_pause(refused));
     }
 
     /// Takes an answer's body, if it is what was asked for.
@@ -283,7 +318,8 @@ impl FileToRead for RemoteFile {
         if is_fresh {
             return Ok(stat);
         }
-        let now = match look_beside(&self.client, &self.url) {
+        let begun = Instant::now();
+        let now = match look_beside(&self.client, &self.url, &|| self.is_starved_since(begun)) {
             Ok(Looked::File { version, .. }) => version,
             Ok(Looked::Directory(_)) => return Err(stale()),
             // The server allows no further connection; the next request tells.
@@ -409,3 +445,6 @@ fn stale() -> io::Error {
 const NO_PART: &str = "the server refuses a part that the file has (416)";
 
 const SKIPPED_AT_ONCE: usize = 256 << 10;
+
+/// Doublings of the pause after a refusal: 4 s as usual. Then a place of the others may be free.
+const LONGEST_CROWDED_PAUSE: u32 = 4;

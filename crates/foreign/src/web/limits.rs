@@ -14,6 +14,13 @@ pub(crate) const TURN_PATIENCE: Duration = Duration::from_secs(40);
 /// Pause between a refusal and one more body: servers count a closed connection for a moment, and other readers leave.
 pub(crate) const ONE_MORE_AFTER: Duration = Duration::from_secs(3);
 
+/// A request waits at most this part of the time of silence (5 s as usual) while others bring data, at a slow server
+/// [`STARVES_AFTER_QUICKEST`] times its quickest answer.
+pub(crate) const STARVES_AFTER_PART_OF_SILENCE: u32 = 4;
+
+/// Answers of a server that has a worker for each differ less.
+pub(crate) const STARVES_AFTER_QUICKEST: u32 = 8;
+
 /// An index page of 64 MiB has about 400,000 names.
 pub(crate) const MAX_PAGE_BYTES: usize = 64 << 20;
 

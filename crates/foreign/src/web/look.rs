@@ -26,8 +26,8 @@ pub(crate) fn look(client: &Client, url: &Url) -> io::Result<Looked> {
 }
 
 /// Like [`look`], while others read: a busy server is an error at once.
-pub(crate) fn look_beside(client: &Client, url: &Url) -> io::Result<Looked> {
-    look_by(client, &Ask { takes_busy: true, ..Ask::new(Method::HEAD, url) })
+pub(crate) fn look_beside(client: &Client, url: &Url, is_starved: &dyn Fn() -> bool) -> io::Result<Looked> {
+    look_by(client, &Ask { takes_busy: true, is_starved: Some(is_starved), ..Ask::new(Method::HEAD, url) })
 }
 
 fn look_by(client: &Client, ask: &Ask<'_>) -> io::Result<Looked> {

@@ -307,6 +307,46 @@ fn a_server_that_allows_two_connections_is_read_over_two() {
 }
 
 #[test]
+fn a_server_that_cuts_or_ignores_a_second_connection_is_read_over_one() {
+    let cut = || Reply { cut: Some(0), ..Reply::default() };
+    let ignored = || Reply { is_silent: true, ..Reply::default() };
+    for refuse in [cut as fn() -> Reply, ignored] {
+        let content = data(40_000);
+        let (sent, is_full) = (content.clone(), Arc::new(AtomicBool::new(false)));
+        let refuses = Arc::clone(&is_full);
+        let server = Server::start(move |request| match refuses.load(Ordering::SeqCst) {
+            true => refuse(),
+            false => file(request, &sent, "\"a\""),
+        });
+        let tree = tree(&server, "/f").unwrap();
+        let file = opened(&tree);
+        let read = |at: usize, bytes: usize| {
+            let mut read = vec![0; bytes];
+            assert_eq!(file.read_at(&mut read, at as u64).unwrap(), bytes);
+            assert!(read == content[at..at + bytes], "from {at}");
+        };
+        read(0, 10);
+        is_full.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| read(20_000, 10_000));
+            // The first body goes on, then rests, and gives its connection to the other.
+            let mut at = 10;
+            while !other.is_finished() {
+                if at < 10_000 {
+                    read(at, 10);
+                    at += 10;
+                }
+                if tree.connections().unwrap().now().refusals > 0 {
+                    is_full.store(false, Ordering::SeqCst);
+                }
+                std::thread::yield_now();
+            }
+            other.join().unwrap();
+        });
+    }
+}
+
+#[test]
 fn redirects_lead_to_a_file_and_never_in_a_circle() {
     let content = data(50);
     let server = Server::start(move |request| match request.target.as_str() {
