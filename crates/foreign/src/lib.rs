@@ -8,7 +8,7 @@
 //! a path -> WebPlace: a look, a page of names, or a RemoteFile
 //! URL -> DavServer -> DavTarget
 //!   new_draft_of -> DavDraft: one upload in order              (PUT, PROPFIND, MOVE)
-//! s3://BUCKET/KEY -> open_objects, open_bucket, S3Place: see `s3`
+//! s3://BUCKET/KEY -> open_objects, Bucket, S3Place: see `s3`
 //! ```
 //! Callers are plain threads and block. hyper speaks HTTP/1.1 in a runtime for each connection; there is no HTTP/2, because
 //! several connections are the point.
@@ -40,7 +40,7 @@ pub use http_client::url::{Origin, Url};
 pub use s3::access::Environment as StoreEnvironment;
 pub use s3::place::{PlaceSettings, S3Place};
 pub use s3::source::{OpenedObjects, open_objects};
-pub use s3::target::{OpenedBucket, TargetSettings, Told, open_bucket};
+pub use s3::target::{Bucket, OpenedBucket, TargetSettings, Told};
 pub use web::file_sum::{FileSum, Sums};
 pub use web::place::WebPlace;
 pub use web::tree::{Lists, Opened, open};

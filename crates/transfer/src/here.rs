@@ -96,8 +96,8 @@ fn lanes(job: &Job, sender: &SenderJob, receiver: &ReceiverJob) -> u16 {
     let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).chain(s3_ends::lanes(job)).max();
     // Where each lane has a file under way, the target says how many there are.
     let of_target = match &receiver.target {
-        Target::Other(target) => target.lanes(),
-        Target::Path(_) | Target::Open(_) => None,
+        Target::Other(target) if asked.is_none() => target.lanes(),
+        Target::Other(_) | Target::Path(_) | Target::Open(_) => None,
     };
     let wanted = asked.or(of_target).or(usual);
     haul_engine::plan::near_lanes(wanted, host_facts::cpus()).lanes

@@ -1,19 +1,21 @@
 //! Opens the ends of a job that lie in a store: this process reads and writes the objects.
 
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
 use haul_copy::sender::{OpenSource, Sources};
-use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX};
+use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX, FAR_REQUESTS_MAX, ServerConnections};
 use haul_foreign::{
-    Credentials, OpenedObjects, PlaceSettings, Reach, S3Place, Settings, StoreEnvironment, TargetSettings, Told,
-    open_bucket, open_objects,
+    Bucket, Credentials, OpenedObjects, PlaceSettings, Reach, S3Place, Settings, StoreEnvironment, TargetSettings,
+    Told, open_objects,
 };
 use haul_job::{Carriage, Endpoint, Error, Event, Fault, Here, Job, Place, Proof, Selection};
 use haul_kept::surroundings::Surroundings;
+use haul_kept::sync::lock;
 use haul_net::Outbound;
 use haul_places::Request;
 use haul_store::{PlaceTree, StoreError};
@@ -88,8 +90,9 @@ pub(crate) fn sources(
     let links = !job.selection.follow_links;
     let reach = web::reach(job, surroundings)?;
     // As many connections carry data as the path wants.
-    let most = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX).into();
-    let settings = || Settings { begins_with: servers::at_start, connections: most, ..settings(job, reach.clone()) };
+    let most = job.carriage.lanes.unwrap_or(FAR_REQUESTS_MAX).into();
+    let begins_with = servers::requests_at_start;
+    let settings = || Settings { begins_with, connections: most, ..settings(job, reach.clone()) };
     let opened = open_objects(bucket, &job.source_paths(), links, &environment(surroundings), settings);
     let OpenedObjects { tree, recorded, uncompared } = opened.map_err(|error| web::fault(&error))?;
     watch.compares(uncompared);
@@ -117,13 +120,16 @@ pub(crate) fn target(
         shown: format!("s3://{bucket}/{}", String::from_utf8_lossy(&job.target.path)).into_bytes(),
         settings: Box::new({
             let (job, reach) = (job.clone(), reach.clone());
-            let most = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX).into();
-            move || Settings { begins_with: servers::at_start, connections: most, ..settings(&job, reach.clone()) }
+            let most = job.carriage.lanes.unwrap_or(FAR_REQUESTS_MAX).into();
+            let begins_with = servers::requests_at_start;
+            move || Settings { begins_with, connections: most, ..settings(&job, reach.clone()) }
         }),
         environment: environment(surroundings),
         journals: journals(surroundings, watch),
         watch: Arc::clone(watch),
         outbound: reach.outbound,
+        has_local_source: hands_over(job) && !job.sources.iter().any(is_store),
+        reached: Mutex::default(),
     })))
 }
 
@@ -180,6 +186,15 @@ struct Opening {
     journals: Option<PathBuf>,
     watch: Arc<Watch>,
     outbound: Option<Arc<Outbound>>,
+    has_local_source: bool,
+    /// The store, if its path was asked for before it is opened.
+    reached: Mutex<Option<io::Result<Bucket>>>,
+}
+
+impl Opening {
+    fn reach(&self) -> io::Result<Bucket> {
+        Bucket::reach(&self.bucket, &self.environment, &*self.settings)
+    }
 }
 
 impl OpenTarget for Opening {
@@ -194,7 +209,20 @@ impl OpenTarget for Opening {
             journals: self.journals.clone(),
         };
         let told = Box::new(Teller(Arc::clone(&self.watch)));
-        open_bucket(&self.bucket, &self.key, target, told, &self.environment, &*self.settings)
+        let bucket = lock(&self.reached).take().unwrap_or_else(|| self.reach());
+        bucket.map_err(|error| StoreError::new("use as target", &self.shown, error))?.open(&self.key, target, told)
+    }
+
+    /// As many as parts may be under way: over a long path they are more.
+    fn lanes(&self) -> Option<u16> {
+        if !self.has_local_source {
+            return None;
+        }
+        let bucket = self.reach();
+        let rtt_us = bucket.as_ref().ok().map(Bucket::rtt_us);
+        // An error is told where the target is opened.
+        *lock(&self.reached) = Some(bucket);
+        Some(ServerConnections::writing(None, rtt_us?).most())
     }
 
     fn typed(&self) -> &[u8] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use haul_channel::convert;
 use haul_channel::reporter::Watch;
-use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX, USUAL_CONNECTIONS};
+use haul_engine::path::servers::{self, FAR_REQUESTS_MAX, USUAL_CONNECTIONS};
 use haul_engine::service::ServiceClass;
 use haul_foreign::{Credentials, Lists, Login, Opened, Origin, Reach, Settings, Url, WebPlace};
 use haul_job::{AskedClass, Error, Event, Family, Fault, Job, WebServer};
@@ -29,9 +29,9 @@ pub(crate) fn open(
     for text in server_terms::not_kept(&job.carriage, Connections::ToRead) {
         watch.tell(&Event::Warning { text });
     }
-    let connections = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX);
+    let connections = job.carriage.lanes.unwrap_or(FAR_REQUESTS_MAX);
     let settings = settings(server, connections, job.carriage.timeout / 3, reach(job, surroundings)?);
-    let settings = Settings { begins_with: servers::at_start, ..settings };
+    let settings = Settings { begins_with: servers::requests_at_start, ..settings };
     let urls = paths.iter().map(|path| url(server, path)).collect::<Result<Vec<_>, _>>()?;
     haul_foreign::open(&urls, settings, lists(server)).map_err(|error| fault(&error))
 }

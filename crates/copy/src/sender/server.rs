@@ -55,7 +55,8 @@ pub fn lanes_for(source: &dyn SourceTree, carriage: &Carriage) -> Option<u16> {
 
 fn count_of(connections: &dyn Connections, carriage: &Carriage) -> ServerConnections {
     let bytes = connections.foreseen_bytes().unwrap_or(u64::MAX);
-    let count = ServerConnections::new(asked(carriage), connections.now().rtt_min_us, bytes);
+    let begin = if connections.needs_login() { ServerConnections::new } else { ServerConnections::requesting };
+    let count = begin(asked(carriage), connections.now().rtt_min_us, bytes);
     connections.most().map_or(count.clone(), |most| count.up_to(most))
 }
 

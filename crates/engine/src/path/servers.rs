@@ -11,6 +11,7 @@ use alloc::collections::VecDeque;
 
 use haul_wire::summary::PathTime;
 
+use super::lanes::{QUICK_FROM_US, START_LANES_MAX};
 use crate::plan::NEAR_RTT_US;
 
 /// aria2's limit to one server (`-x`), which operators know.
@@ -26,6 +27,9 @@ const WRITING_AT_LEAST: u16 = 8;
 /// 2.9 MB stop at 600 Mbit/s; sixteen need 6.5, and fill it.
 const LONG_RTT_US: u32 = 80_000;
 
+/// As many as lanes to a haul begin with on a path as long. Apache takes 150 connections, nginx 512 or more.
+pub const FAR_REQUESTS_MAX: u16 = START_LANES_MAX;
+
 /// A connection that brings less is not worth its handshake.
 const WORTH_A_CONNECTION_BYTES: u64 = 4 << 20;
 
@@ -37,8 +41,20 @@ pub fn is_long(rtt_us: u32) -> bool {
 /// The first connections of a job; `u64::MAX` bytes: unknown.
 pub fn at_start(rtt_us: u32, bytes: u64) -> u16 {
     let by_path = if is_long(rtt_us) { AUTO_CONNECTIONS_MAX } else { USUAL_CONNECTIONS };
-    let by_size = u16::try_from(bytes / WORTH_A_CONNECTION_BYTES).unwrap_or(u16::MAX);
-    by_path.min(by_size.max(1))
+    by_path.min(worth_of(bytes))
+}
+
+/// [`at_start`] where a connection costs the server no login. Over a long path and for much data each doubling saves a round trip
+/// of the ramp.
+pub fn requests_at_start(rtt_us: u32, bytes: u64) -> u16 {
+    match rtt_us >= QUICK_FROM_US && bytes < u64::MAX {
+        true => FAR_REQUESTS_MAX.min(worth_of(bytes)),
+        false => at_start(rtt_us, bytes),
+    }
+}
+
+fn worth_of(bytes: u64) -> u16 {
+    u16::try_from(bytes / WORTH_A_CONNECTION_BYTES).unwrap_or(u16::MAX).max(1)
 }
 
 /// Short files under way at once: each waits for two or three answers. As many questions a second as with 16 over 56 ms; with 16
@@ -114,17 +130,20 @@ struct Trial {
 impl ServerConnections {
     /// Begins a reading job.
     pub fn new(asked: Option<u16>, rtt_us: u32, bytes: u64) -> Self {
-        let reason = match rtt_us < NEAR_RTT_US {
-            true => "near path: as many as a browser opens",
-            false => "as the round trip and the size ask for",
-        };
-        Self::beginning_with(asked, rtt_us, at_start(rtt_us, bytes), reason)
+        Self::beginning_with(asked, rtt_us, at_start(rtt_us, bytes), reason_at_start(rtt_us))
+    }
+
+    /// [`Self::new`] where a connection costs the server no login.
+    pub fn requesting(asked: Option<u16>, rtt_us: u32, bytes: u64) -> Self {
+        let count = requests_at_start(rtt_us, bytes);
+        Self::beginning_with(asked, rtt_us, count, reason_at_start(rtt_us))
     }
 
     /// Begins a job that writes in parts.
     pub fn writing(asked: Option<u16>, rtt_us: u32) -> Self {
         let reason = "as many as the round trip asks for, and as stores are usually written over";
-        Self::beginning_with(asked, rtt_us, at_start(rtt_us, u64::MAX).max(WRITING_AT_LEAST), reason)
+        let count = if rtt_us >= QUICK_FROM_US { FAR_REQUESTS_MAX } else { at_start(rtt_us, u64::MAX) };
+        Self::beginning_with(asked, rtt_us, count.max(WRITING_AT_LEAST), reason)
     }
 
     fn beginning_with(asked: Option<u16>, rtt_us: u32, count: u16, reason: &'static str) -> Self {
@@ -287,6 +306,13 @@ impl ServerConnections {
     }
 }
 
+fn reason_at_start(rtt_us: u32) -> &'static str {
+    match rtt_us < NEAR_RTT_US {
+        true => "near path: as many as a browser opens",
+        false => "as the round trip and the size ask for",
+    }
+}
+
 fn scaled(value: u64, factor: f64) -> u64 {
     (value as f64 * factor) as u64
 }
@@ -366,6 +392,19 @@ mod tests {
     }
 
     #[test]
+    fn requests_without_login_are_more_over_the_longest_paths_once_the_size_is_known() {
+        let check = |rtt_ms: u32, bytes: u64, expected: (u16, u16)| {
+            let connections = ServerConnections::requesting(None, rtt_ms * 1000, bytes);
+            assert_eq!((connections.count(), connections.most()), expected, "{rtt_ms} ms, {bytes} bytes");
+        };
+        check(159, 500_000_000, (16, 16));
+        check(160, 500_000_000, (64, 64));
+        check(228, 100 << 20, (25, 25));
+        check(228, 1000, (1, 16));
+        check(228, u64::MAX, (16, 16));
+    }
+
+    #[test]
     fn short_files_are_as_many_as_a_server_answers_over_a_shorter_path() {
         for (rtt_us, expected) in [(0, 16), (56_000, 16), (112_000, 32), (228_000, 64), (u32::MAX, 64)] {
             assert_eq!(short_files_at_once(rtt_us), expected, "{rtt_us} us");
@@ -378,8 +417,8 @@ mod tests {
             let connections = ServerConnections::writing(asked, rtt_us);
             (connections.count(), connections.most())
         };
-        assert_eq!((count(None, 100), count(None, 50_000), count(None, 228_000)), ((8, 8), (8, 16), (16, 16)));
-        assert_eq!(count(Some(2), 100), (2, 2));
+        assert_eq!((count(None, 100), count(None, 50_000), count(None, 228_000)), ((8, 8), (8, 16), (64, 64)));
+        assert_eq!((count(None, 100_000), count(Some(2), 100)), ((16, 16), (2, 2)));
     }
 
     #[test]

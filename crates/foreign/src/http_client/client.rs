@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,7 +22,7 @@ use crate::http_client::connection::Body;
 use crate::http_client::credentials::Credentials;
 use crate::http_client::fields::text;
 use crate::http_client::limits::{
-    FIRST_PAUSE, MAX_REDIRECTS, MAX_RETRY_AFTER, MAX_TRIES, PATIENCE, WORTH_DRAINING_BYTES,
+    DIALLED_AHEAD, FIRST_PAUSE, MAX_REDIRECTS, MAX_RETRY_AFTER, MAX_TRIES, PATIENCE, WORTH_DRAINING_BYTES,
 };
 use crate::http_client::outgoing::{Content, Outgoing, hold_back};
 use crate::http_client::pool::{BeginsWith, Pool};
@@ -72,6 +72,7 @@ pub(crate) struct Client {
     asking: Mutex<HashSet<Origin>>,
     /// A server that never answered is not awaited: its name may be mistyped.
     has_answered: AtomicBool,
+    refusals: AtomicU32,
     pauses: (Mutex<()>, Condvar),
     signer: Option<Arc<dyn Sign>>,
 }
@@ -150,6 +151,7 @@ impl Client {
             pool,
             asking: Mutex::default(),
             has_answered: AtomicBool::new(false),
+            refusals: AtomicU32::new(0),
             pauses: Default::default(),
             signer: None,
         }
@@ -164,9 +166,19 @@ impl Client {
         &self.typed
     }
 
-    /// Makes connections that the bytes are worth, beside the resting ones.
+    /// Makes connections that the bytes are worth, beside the resting ones, as long as it is not known whether they are needed.
     pub(crate) fn dial_ahead(&self, bytes: u64) {
-        self.pool.dial_more(&self.typed, bytes);
+        self.pool.dial_more(&self.typed, bytes, DIALLED_AHEAD);
+    }
+
+    /// [`Client::dial_ahead`] for bytes that will be sent.
+    pub(crate) fn dial_for_upload(&self, bytes: u64) {
+        self.pool.dial_more(&self.typed, bytes, usize::MAX);
+    }
+
+    /// How often servers were busy, or refused a connection.
+    pub(crate) fn refusals(&self) -> u32 {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     /// Connects to the typed origin, and returns the round-trip time.
@@ -198,6 +210,7 @@ impl Client {
                     if tries >= MAX_TRIES || !is_known || !is_passing(&error) || is_once || is_of_caller || !has_time {
                         return Err(error);
                     }
+                    self.refusals.fetch_add(1, Ordering::Relaxed);
                     self.pause(pause);
                     continue;
                 }
@@ -238,6 +251,7 @@ impl Client {
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     tries += 1;
+                    self.refusals.fetch_add(1, Ordering::Relaxed);
                     let asked = text(&head.headers, &RETRY_AFTER).and_then(|text| pause_in(text, SystemTime::now()));
                     let pause = asked.unwrap_or_else(|| self.backoff(tries));
                     let pause = pause.clamp(self.settings.first_pause, MAX_RETRY_AFTER);

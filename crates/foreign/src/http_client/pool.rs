@@ -171,23 +171,23 @@ impl Pool {
     fn dial_ahead(self: &Arc<Self>, origin: &Origin, rtt_us: u32) {
         let foreseen_bytes = self.foreseen_bytes.swap(0, Ordering::Relaxed);
         if foreseen_bytes > 0 {
-            self.dial_some(origin, self.wanted(rtt_us, foreseen_bytes).saturating_sub(1));
+            self.dial_some(origin, self.wanted(rtt_us, foreseen_bytes).min(DIALLED_AHEAD).saturating_sub(1));
         }
     }
 
-    /// Dials what the bytes are worth, beside connections open or on their way.
-    pub(crate) fn dial_more(self: &Arc<Self>, origin: &Origin, bytes: u64) {
+    /// Dials what the bytes are worth, beside connections open or on their way; at most so many in all.
+    pub(crate) fn dial_more(self: &Arc<Self>, origin: &Origin, bytes: u64, most: usize) {
         let rtt_us = self.rtt_us();
         // On a shorter path an early handshake gains nothing.
         if rtt_us < SPREAD_FROM_US {
             return;
         }
         let there = self.lock().dialling + self.sockets.open_count();
-        self.dial_some(origin, self.wanted(rtt_us, bytes).saturating_sub(there));
+        self.dial_some(origin, self.wanted(rtt_us, bytes).min(most).saturating_sub(there));
     }
 
     fn wanted(&self, rtt_us: u32, bytes: u64) -> usize {
-        usize::from((self.begins_with)(rtt_us, bytes)).min(DIALLED_AHEAD).min(self.most)
+        usize::from((self.begins_with)(rtt_us, bytes)).min(self.most)
     }
 
     fn dial_some(self: &Arc<Self>, origin: &Origin, count: usize) {

@@ -50,9 +50,18 @@ pub(super) const LEAST_PART_BYTES: u64 = 5 << 20;
 /// Most parts of an object.
 pub(super) const MAX_PARTS: u32 = 10_000;
 
-/// A part up to this size is held until the store has it, one for each lane: 16 lanes hold at most 1 GiB. With 10,000 parts an
-/// object has 640 GiB; larger parts go to the store while they are written.
+/// A part up to this size is held until the store has it, one for each lane. With 10,000 parts an object has 640 GiB; larger parts
+/// go to the store while they are written.
 pub(super) const HELD_PART_BYTES: u64 = 64 << 20;
+
+/// All held parts together: 16 of the largest. A part beyond goes to the store while it is written.
+pub(super) const ALL_HELD_BYTES: u64 = 1 << 30;
+
+/// Requests under way are refused within a round trip or two: one answer to them is enough.
+pub(super) const SLOWER_AFTER: Duration = Duration::from_secs(1);
+
+/// As for bodies that a server refused.
+pub(super) const ONE_MORE_AFTER: Duration = crate::web::limits::ONE_MORE_AFTER;
 
 /// Stores take parts of 5 GiB; ours are powers of two.
 pub(super) const MAX_PART_BYTES: u64 = 4 << 30;

@@ -26,6 +26,10 @@ impl Connections for ServerConnections {
         self.foreseen_bytes
     }
 
+    fn needs_login(&self) -> bool {
+        false
+    }
+
     fn allow(&self, count: u16) {
         self.bodies.want(count.into());
         self.client.pool.spread_over(count);

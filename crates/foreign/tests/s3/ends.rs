@@ -1,9 +1,9 @@
 //! The scenarios of every end that fit a store of objects: it has no directories, and a draft of one part has no journal.
 
-use haul_foreign::{TargetSettings, open_bucket, open_objects};
+use haul_foreign::{TargetSettings, open_objects};
 
 use crate::conformance::{Bench, Reading, conforms, source_conforms};
-use crate::server::{Server, settings};
+use crate::server::{Server, open_bucket, settings};
 use crate::target::Silent;
 
 fn bench() -> Bench {

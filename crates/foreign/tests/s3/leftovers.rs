@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_foreign::{PlaceSettings, S3Place, TargetSettings, open_bucket};
+use haul_foreign::{PlaceSettings, S3Place, TargetSettings};
 use haul_store::{Draft, DraftPlan, PlaceTree as _};
 
-use crate::server::{Server, settings};
+use crate::server::{Server, open_bucket, settings};
 use crate::target::Silent;
 
 const PART: usize = 64 << 10;

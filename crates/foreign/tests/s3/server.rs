@@ -7,7 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use crc_fast::{CrcAlgorithm, checksum};
-use haul_foreign::{Credentials, Settings, StoreEnvironment};
+use haul_foreign::{Bucket, Credentials, OpenedBucket, Settings, StoreEnvironment, TargetSettings, Told};
+use haul_store::StoreError;
 
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -164,6 +165,18 @@ pub fn environment(more: &[(&str, &str)]) -> StoreEnvironment {
     let usual = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
     let variables = usual.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     StoreEnvironment { variables: variables.collect(), home: None }
+}
+
+pub fn open_bucket(
+    bucket: &str,
+    key: &[u8],
+    target: TargetSettings,
+    told: Box<dyn Told>,
+    environment: &StoreEnvironment,
+    settings: impl Fn() -> Settings,
+) -> Result<OpenedBucket, StoreError> {
+    let reached = Bucket::reach(bucket, environment, settings);
+    reached.map_err(|error| StoreError::new("reach", bucket.as_bytes(), error))?.open(key, target, told)
 }
 
 pub fn settings() -> Settings {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use haul_foreign::{TargetSettings, open_bucket};
+use haul_foreign::TargetSettings;
 use haul_store::{DraftPlan, Metadata, StoreError, TargetTree};
 
-use crate::server::{Reply, Request, Server, answer, settings};
+use crate::server::{Reply, Request, Server, answer, open_bucket, settings};
 use crate::target::Silent;
 
 const PART: u64 = 64 << 10;

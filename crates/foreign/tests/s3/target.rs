@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_foreign::{TargetSettings, Told, open_bucket};
+use haul_foreign::{TargetSettings, Told};
 use haul_store::{Draft, DraftPlan, Metadata, StoreError, TargetTree, Time};
 
-use crate::server::{Reply, Request, Server, State, answer, crc64, settings};
+use crate::server::{Reply, Request, Server, State, answer, crc64, open_bucket, settings};
 
 #[derive(Clone, Default)]
 pub struct Silent(pub Arc<Mutex<Vec<String>>>);

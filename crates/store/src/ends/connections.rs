@@ -18,6 +18,11 @@ pub trait Connections: Debug + Send + Sync {
         None
     }
 
+    /// Whether each connection costs the server a login.
+    fn needs_login(&self) -> bool {
+        true
+    }
+
     /// Lets so many carry data at once; the server may allow fewer.
     fn allow(&self, count: u16);
 }

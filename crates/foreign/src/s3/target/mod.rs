@@ -1,6 +1,8 @@
 //! A bucket as a target.
 
+mod connections;
 mod deletion;
+mod held;
 pub(in crate::s3) mod journal;
 mod multipart;
 mod sent_part;
@@ -14,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use haul_store::{
-    Abilities, Applied, Connections, ConnectionsNow, Draft, DraftPlan, Kind, Metadata, Result, SourceFile, SourceNames,
-    Stat, StoreError, TargetTree, Time, check_path,
+    Abilities, Applied, Connections, Draft, DraftPlan, Kind, Metadata, Result, SourceFile, SourceNames, Stat,
+    StoreError, TargetTree, Time, check_path,
 };
 use http::{HeaderName, HeaderValue, Method};
 
-use crate::http_client::client::{Client, Settings, invalid};
+use crate::http_client::client::{Settings, invalid};
 use crate::http_client::fields::content_length;
 use crate::http_client::outgoing::Content;
 use crate::s3::access::Environment;
@@ -30,6 +32,7 @@ use crate::s3::listing::has_any;
 use crate::s3::source::link_text;
 use crate::s3::source::walk::{LINK_ENDING, directory_stat};
 use crate::s3::store::{Refusal, Request, Store};
+use crate::s3::target::connections::UploadConnections;
 use crate::s3::target::deletion::Deletion;
 use crate::s3::target::multipart::MultipartDraft;
 use crate::s3::target::small::SmallDraft;
@@ -51,65 +54,72 @@ struct S3Target {
     name: Option<Vec<u8>>,
 }
 
-/// One connection carries data for each lane with a part.
-#[derive(Debug)]
-struct UploadConnections(Arc<Client>);
-
-impl Connections for UploadConnections {
-    fn now(&self) -> ConnectionsNow {
-        // A busy store asks for a pause, and refuses no connection.
-        ConnectionsNow { server_allows: u16::MAX, ..self.0.pool.now() }
-    }
-
-    fn allow(&self, count: u16) {
-        self.0.pool.spread_over(count);
-    }
-}
-
 /// A tree, and the new name of the single file in it.
 pub type OpenedBucket = (Arc<dyn TargetTree>, Option<Vec<u8>>);
 
-/// Opens the target by cp's rule: a key is a directory if it ends in a slash, has keys beneath it, or gets more than one file.
-/// Else it is the new name of the single file: it is returned, and its beginning is the tree.
-///
-/// # Errors
-/// The store cannot be reached, or has no such bucket.
-pub fn open_bucket(
-    bucket: &str,
-    key: &[u8],
-    target: TargetSettings,
-    told: Box<dyn Told>,
-    environment: &Environment,
-    settings: impl Fn() -> Settings,
-) -> Result<OpenedBucket> {
-    let fail =
-        |error: io::Error| StoreError::new("use as target", &[b"s3://", bucket.as_bytes(), b"/", key].concat(), error);
-    let sums = environment.get("AWS_REQUEST_CHECKSUM_CALCULATION") != Some("when_required");
-    let target = TargetSettings { sums: target.sums && sums, ..target };
-    let store = Arc::new(Store::open(bucket, environment, settings).map_err(fail)?);
-    let beneath = if key.is_empty() || key.ends_with(b"/") { key.to_vec() } else { [key, b"/"].concat() };
-    // This also shows whether the bucket exists and may be read.
-    let has_keys = has_any(&store, &beneath).map_err(fail)?;
-    let (prefix, name) = match beneath == key || has_keys || !target.single_file {
-        true => (beneath, None),
-        false => {
-            let at = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-            (key[..at].to_vec(), Some(key[at..].to_vec()))
+/// A bucket whose store was reached.
+#[derive(Debug)]
+pub struct Bucket {
+    store: Arc<Store>,
+    rtt_us: u32,
+    /// The user's environment lets sums be sent.
+    sums: bool,
+}
+
+impl Bucket {
+    /// Connects to the store.
+    ///
+    /// # Errors
+    /// The store cannot be reached, or has no such bucket.
+    pub fn reach(bucket: &str, environment: &Environment, settings: impl Fn() -> Settings) -> io::Result<Bucket> {
+        let store = Store::open(bucket, environment, settings)?;
+        let rtt_us = store.client.meet()?;
+        let sums = environment.get("AWS_REQUEST_CHECKSUM_CALCULATION") != Some("when_required");
+        Ok(Bucket { store: Arc::new(store), rtt_us, sums })
+    }
+
+    /// The round trip of the handshake.
+    pub fn rtt_us(&self) -> u32 {
+        self.rtt_us
+    }
+
+    /// Opens the target by cp's rule: a key is a directory if it ends in a slash, has keys beneath it, or gets more than one file.
+    /// Else it is the new name of the single file: it is returned, and its beginning is the tree.
+    ///
+    /// # Errors
+    /// The store has no such bucket, or does not let us look into it.
+    pub fn open(self, key: &[u8], target: TargetSettings, told: Box<dyn Told>) -> Result<OpenedBucket> {
+        let shown = [b"s3://", self.store.access.bucket.as_bytes(), b"/", key].concat();
+        self.open_tree(key, target, told).map_err(|error| StoreError::new("use as target", &shown, error))
+    }
+
+    fn open_tree(self, key: &[u8], target: TargetSettings, told: Box<dyn Told>) -> io::Result<OpenedBucket> {
+        let Bucket { store, sums, .. } = self;
+        let target = TargetSettings { sums: target.sums && sums, ..target };
+        let beneath = if key.is_empty() || key.ends_with(b"/") { key.to_vec() } else { [key, b"/"].concat() };
+        // This also shows whether the bucket exists and may be read.
+        let has_keys = has_any(&store, &beneath)?;
+        let (prefix, name) = match beneath == key || has_keys || !target.single_file {
+            true => (beneath, None),
+            false => {
+                let at = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+                (key[..at].to_vec(), Some(key[at..].to_vec()))
+            }
+        };
+        let bodies = Bodies::new(store.client.settings.connections);
+        let tree = Tree::new(store, prefix, target, told);
+        if !has_keys && name.is_none() {
+            tree.enter_fresh(b"");
         }
-    };
-    let bodies = Bodies::new(store.client.settings.connections);
-    let tree = Tree::new(store, prefix, target, told);
-    if !has_keys && name.is_none() {
-        tree.enter_fresh(b"");
+        if let Some(name) = &name {
+            tree.new_key(name)?;
+        }
+        let root_has_keys = name.is_none().then_some(has_keys);
+        Ok((
+            Arc::new(S3Target { tree, bodies, root_has_keys, has_looked: AtomicBool::new(false), name: name.clone() }),
+            name,
+        ))
     }
-    if let Some(name) = &name {
-        tree.new_key(name).map_err(fail)?;
-    }
-    let root_has_keys = name.is_none().then_some(has_keys);
-    Ok((
-        Arc::new(S3Target { tree, bodies, root_has_keys, has_looked: AtomicBool::new(false), name: name.clone() }),
-        name,
-    ))
 }
 
 fn context<T>(op: &'static str, path: &[u8], act: impl FnOnce() -> io::Result<T>) -> Result<T> {
@@ -256,7 +266,7 @@ impl TargetTree for S3Target {
     }
 
     fn connections(&self) -> Option<Arc<dyn Connections>> {
-        Some(Arc::new(UploadConnections(Arc::clone(&self.tree.store.client))))
+        Some(Arc::new(UploadConnections::new(&self.tree)))
     }
 
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {

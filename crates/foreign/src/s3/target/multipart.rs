@@ -21,6 +21,7 @@ use crate::http_client::outgoing::Content;
 use crate::s3::limits::{HELD_PART_BYTES, MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS, SURE_OBJECT_BYTES};
 use crate::s3::store::{Request, etag};
 use crate::s3::sums::{crc64, is_one, joined, text as sum_text};
+use crate::s3::target::held::Share;
 use crate::s3::target::journal::{Found, Part, Upload, UploadJournal};
 use crate::s3::target::sent_part::{Place, SentPart};
 use crate::s3::target::standing::Seen;
@@ -52,14 +53,14 @@ struct State {
 
 #[derive(Debug)]
 enum Filling {
-    Held(Vec<u8>),
+    Held(Vec<u8>, Share),
     Sent(Box<SentPart>),
 }
 
 impl Filling {
     fn at(&self) -> u64 {
         match self {
-            Filling::Held(data) => data.len() as u64,
+            Filling::Held(data, _) => data.len() as u64,
             Filling::Sent(part) => part.at(),
         }
     }
@@ -96,7 +97,7 @@ impl MultipartDraft {
             tree.warn(format!("an upload that an earlier copy left stays in the store: {error}"));
         }
         // Handshakes run while the store begins the upload.
-        tree.store.client.dial_ahead(plan.size);
+        tree.store.client.dial_for_upload(plan.size);
         let mark = uploads::new_mark()?;
         let id = create(tree, &key, plan, &mark)?;
         let upload = Upload { object, id, mark, size: plan.size, part_bytes: plan.chunk_bytes };
@@ -109,6 +110,7 @@ impl MultipartDraft {
     }
 
     fn with(tree: &Arc<Tree>, path: &[u8], key: Vec<u8>, upload: Upload, journal: UploadJournal) -> MultipartDraft {
+        tree.held.expect(upload.part_bytes);
         let (size, part_bytes) = (upload.size, upload.part_bytes);
         let (tree, path, state) = (Arc::clone(tree), path.to_vec(), Mutex::default());
         MultipartDraft { tree, path, key, size, part_bytes, upload, journal, state }
@@ -123,7 +125,7 @@ impl MultipartDraft {
         if left.receiver.is_empty() || !left.upload.part_bytes.is_power_of_two() {
             return Ok(None);
         }
-        tree.store.client.dial_ahead(left.upload.size);
+        tree.store.client.dial_for_upload(left.upload.size);
         let Some(listed) = list_parts(&tree.store, &key, &left.upload.id)? else { return Ok(None) };
         let Upload { size, part_bytes, .. } = left.upload;
         left.parts.retain(|number, part| {
@@ -157,7 +159,7 @@ impl MultipartDraft {
                 return Err(io::Error::new(ErrorKind::InvalidInput, "it is longer than was announced"));
             }
             match self.fill(part, at, length, &data[..piece])? {
-                Some(Filling::Held(whole)) => self.send(part, Bytes::from(whole))?,
+                Some(Filling::Held(whole, _share)) => self.send(part, Bytes::from(whole))?,
                 Some(Filling::Sent(sent)) => self.journal.enter(part, sent.finish()?),
                 None => {}
             }
@@ -184,7 +186,7 @@ impl MultipartDraft {
             return Err(io::Error::new(ErrorKind::InvalidInput, "a part is written from its beginning to its end"));
         }
         match &mut filling {
-            Filling::Held(data) => data.extend_from_slice(piece),
+            Filling::Held(data, _) => data.extend_from_slice(piece),
             // Sending may wait for the store.
             Filling::Sent(sent) => sent.send(piece)?,
         }
@@ -200,8 +202,10 @@ impl MultipartDraft {
 
     fn begin_part(&self, part: u32, length: u64) -> io::Result<Filling> {
         let held = self.tree.settings.held_part_bytes.unwrap_or(HELD_PART_BYTES);
-        if self.part_bytes <= held {
-            return Ok(Filling::Held(Vec::with_capacity(usize::try_from(length).unwrap_or(0))));
+        if self.part_bytes <= held
+            && let Some(share) = self.tree.held.take(length)
+        {
+            return Ok(Filling::Held(Vec::with_capacity(usize::try_from(length).unwrap_or(0)), share));
         }
         let (key, upload) = (self.key.clone(), self.upload.id.clone());
         let place = Place { key, upload, number: part + 1, length };

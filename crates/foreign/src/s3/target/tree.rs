@@ -15,6 +15,7 @@ use crate::s3::limits::MAX_KEY_BYTES;
 use crate::s3::listing::NO_UTF8;
 use crate::s3::source::walk::LINK_ENDING;
 use crate::s3::store::{Refusal, Request, Store};
+use crate::s3::target::held::Held;
 use crate::s3::target::standing::{Seen, Standing, Takes};
 
 /// The facts to keep of files, and the user's wishes.
@@ -61,6 +62,7 @@ pub(super) struct Tree {
     has_doubted: AtomicBool,
     told: Box<dyn Told>,
     pub(super) standing: Standing,
+    pub(super) held: Held,
     /// Directories without keys beneath.
     fresh: Mutex<HashSet<Vec<u8>>>,
     links: Mutex<HashSet<Vec<u8>>>,
@@ -90,6 +92,7 @@ impl Tree {
             settings,
             told,
             standing: Standing::default(),
+            held: Held::default(),
             fresh: Mutex::default(),
             links: Mutex::default(),
         })
