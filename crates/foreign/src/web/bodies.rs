@@ -105,6 +105,12 @@ impl Bodies {
         (state.allowed, state.refusals)
     }
 
+    /// Whether the server has refused one more.
+    pub(crate) fn is_limited(&self) -> bool {
+        let state = self.lock();
+        state.refusals > 0 || state.allowed < state.wanted
+    }
+
     pub(crate) fn resume(&self, file: u64, at: u64) -> Option<Reading> {
         let mut state = self.lock();
         let found = state.waiting.iter().position(|waiting| waiting.file == file && waiting.reading.at == at)?;

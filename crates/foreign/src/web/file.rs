@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -47,6 +47,7 @@ pub(crate) struct RemoteFile {
     runs: Mutex<HashMap<ThreadId, (u64, u64)>>,
     /// `None`: its reader may compare it.
     sum: Option<Arc<FileSum>>,
+    asks_for_sum: AtomicBool,
     noted_size: Option<u64>,
     /// A list's note, whose metadata hold while answers agree.
     listed: Option<Version>,
@@ -77,6 +78,7 @@ impl RemoteFile {
             seen: Arc::new(Mutex::new(Seen { version: None, located: None, confirmed: Instant::now() })),
             runs: Mutex::default(),
             sum: None,
+            asks_for_sum: AtomicBool::new(false),
             noted_size: None,
             listed: None,
             has_one_reader: false,
@@ -351,12 +353,26 @@ impl FileToRead for RemoteFile {
         if let Some(sum) = &self.sum {
             let size = self.size().unwrap_or_default();
             sum.took(&buffer[..count], offset, size, self.has_one_reader)?;
+            self.ask_for_sum(sum, size);
         }
         Ok(count)
     }
 }
 
 impl RemoteFile {
+    /// From the middle of a long file on its sum is asked for beside the data: behind it the question costs a round trip.
+    fn ask_for_sum(&self, sum: &Arc<FileSum>, size: u64) {
+        let is_unwise = size <= SUMMED_AT_ONCE_BYTES || self.has_one_reader || self.bodies.is_limited();
+        if is_unwise || self.asks_for_sum.load(Ordering::Relaxed) || !sum.is_due(size) {
+            return;
+        }
+        if !self.asks_for_sum.swap(true, Ordering::Relaxed) {
+            let sum = Arc::clone(sum);
+            // Without the thread it is asked for at the end.
+            let _ = std::thread::Builder::new().name("web-sum".into()).spawn(move || sum.ask_ahead());
+        }
+    }
+
     fn read_from(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let (mut done, mut cuts, since) = (0, 0, Instant::now());
         loop {
@@ -416,6 +432,9 @@ fn digests(client: &Client, url: &Url, version: Option<&Version>) -> io::Result<
     let ask = Ask { fields: wanted(), takes_busy: true, ..Ask::new(Method::HEAD, url) };
     let Answer { head, body, url } = client.ask(&ask)?;
     client.give_back(url.origin(), body);
+    if matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        return Err(refusal(&head));
+    }
     let is_same = content_length(&head)
         .is_none_or(|size| version.is_none_or(|version| version.is_like(&Version::of(&head, size))));
     Ok(if head.status == StatusCode::OK && is_same { of_answer(&head, true) } else { Vec::new() })

@@ -134,7 +134,7 @@ impl FileSum {
             return Ok(());
         }
         drop(state);
-        self.ask_once();
+        self.ask_once(false);
         let mut state = self.lock();
         let kind = match state.sum_at_hand(size) {
             // The computed sums are of other kinds.
@@ -151,7 +151,7 @@ impl FileSum {
 
     /// Asks for the sum while data still comes: the server reads all of the file for it.
     pub fn ask_ahead(&self) {
-        self.ask_once();
+        self.ask_once(true);
     }
 
     /// Half of the file is here, and nobody has asked yet.
@@ -163,7 +163,8 @@ impl FileSum {
         !state.is_asked && state.digests.is_empty() && state.parts.bytes() >= size / 2
     }
 
-    fn ask_once(&self) {
+    /// An early question that fails is asked again at the end.
+    fn ask_once(&self, is_early: bool) {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut state = self.lock();
@@ -172,8 +173,13 @@ impl FileSum {
             }
             state.is_asked = true;
         }
+        let told = (self.ask)();
+        if is_early && told.is_err() {
+            self.lock().is_asked = false;
+            return;
+        }
         // A failed answer counts as no sum.
-        let told = (self.ask)().unwrap_or_default();
+        let told = told.unwrap_or_default();
         self.sums.asked(!told.is_empty());
         self.learn(told);
     }
@@ -255,7 +261,7 @@ impl ServerSum for FileSum {
         read: &mut dyn FnMut(&mut [u8], u64) -> StoreResult<usize>,
     ) -> StoreResult<Result<(), SumDiffers>> {
         let kind = {
-            self.ask_once();
+            self.ask_once(false);
             best(&self.lock().digests)
         };
         let Some(kind) = kind else {

@@ -123,3 +123,25 @@ fn a_server_that_repeats_the_sum_of_another_file_unasked_is_not_believed() {
     read.unwrap();
     assert_eq!(tree.sums().unwrap().files(), 1);
 }
+
+#[test]
+fn the_sum_of_a_long_file_is_asked_for_while_its_second_half_comes() {
+    let content = data(20 * MB);
+    let sum = adler32(&content);
+    let server = Server::start(move |request| {
+        let reply = file(request, &content, "\"a\"");
+        let is_asked = request.is_head() && request.field("want-digest").is_some();
+        if is_asked { with(reply, &format!("Digest: adler32={sum}")) } else { reply }
+    });
+    let questions = || server.seen().iter().filter(|seen| seen.field("want-digest").is_some()).count();
+    let tree = tree(&server, "/f").unwrap();
+    let _ = Arc::clone(&tree).items(WalkOptions::default()).count();
+    let (file, mut block) = (opened(&tree), vec![0; MB]);
+    for at in 0..20 {
+        file.read_at(&mut block, (at * MB) as u64).unwrap();
+        while at == 10 && questions() == 0 {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!((questions(), tree.sums().unwrap().files()), (1, 1));
+}
