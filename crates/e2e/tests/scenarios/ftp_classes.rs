@@ -162,6 +162,6 @@ fn beside_others_auto_raises_the_class_of_an_upload_that_goes_on_and_alone_it_do
         let raises = run.report()["path"]["class_raises"].as_u64().unwrap_or_default();
         assert_eq!((raises > 0, marked_bytes(&run) > 6 << 20), (is_contended, is_contended), "{run}");
         // Best effort would have 1 Mbit/s, and take 100 s.
-        assert!(!is_contended || run.report()["last_byte_s"].as_f64().is_some_and(|seconds| seconds < 25.0), "{run}");
+        assert!(!is_contended || run.report()["last_byte_s"].as_f64().is_some_and(|seconds| seconds < 50.0), "{run}");
     }
 }
