@@ -60,11 +60,11 @@ guest: build
 E2E = $(WITH_GUEST_KERNEL) HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) CARGO=$(CARGO) scripts/scenarios.sh
 
 # Scenarios between network namespaces (root; otherwise most of them say why they are skipped). `make e2e TESTS=resume` runs a part.
-# Most scenarios wait for a network: with six at a time two processors are busy. Those of `limits`, `why`, `outlook` and `start`
+# Most scenarios wait for a network: with eight at a time two processors are busy. Those of `limits`, `why`, `outlook` and `start`
 # judge what is slow and when something is known, so they have more of the processors. What fails beside others runs once more, alone.
 e2e: build
 ifeq ($(TESTS),)
-	$(E2E) --test-threads=6 --skip limits:: --skip why:: --skip outlook:: --skip start::
+	$(E2E) --test-threads=8 --skip limits:: --skip why:: --skip outlook:: --skip start::
 	$(E2E) --test-threads=2 limits:: why:: outlook:: start::
 else
 	$(E2E) --test-threads=3 $(TESTS)

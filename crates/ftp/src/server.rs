@@ -454,7 +454,12 @@ impl Server {
     /// the file must have this size afterwards.
     pub(crate) fn writes_at(&self, path: &[u8], size: u64) -> io::Result<bool> {
         let written = self.upload(path, size).and_then(|mut upload| upload.finish());
-        match written {
+        self.has_kept(path, size, written)
+    }
+
+    /// Whether a file has its size behind a transfer that wrote nothing. A server may refuse such a transfer.
+    pub(crate) fn has_kept(&self, path: &[u8], size: u64, tried: io::Result<()>) -> io::Result<bool> {
+        match tried {
             Ok(()) => {}
             Err(error)
                 if matches!(error.kind(), ErrorKind::Other | ErrorKind::Unsupported | ErrorKind::PermissionDenied) =>

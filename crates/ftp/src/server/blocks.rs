@@ -1,6 +1,6 @@
 //! What is done with a server of GridFTP alone: parts of files in blocks, and the end of an upload in one step.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::time::Duration;
 
 use haul_foreign::Digest;
@@ -130,17 +130,7 @@ impl Server {
             let made = upload.end().and_then(|()| upload.confirm());
             (made, Some(upload.into_line()))
         });
-        match made {
-            Ok(()) => {}
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Other | ErrorKind::Unsupported | ErrorKind::PermissionDenied) =>
-            {
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        }
-        let shown = self.look_at_files(&[path.to_vec()])?.pop().flatten();
-        Ok(shown.and_then(|facts| facts.size) == Some(size))
+        self.has_kept(path, size, made)
     }
 
     /// The Adler-32 of parts of a file (begin, bytes), as the server reads them now. `None`: it tells none.
