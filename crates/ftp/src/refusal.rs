@@ -51,7 +51,7 @@ pub(crate) fn is_lasting(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::PermissionDenied)
 }
 
-/// Nothing stands there. Most servers have one code (550) for this and for all else that may be wrong with a path.
+/// Makes the error of a path at which nothing stands. Most servers have one code (550) for all that may be wrong with a path.
 pub(crate) fn missing() -> io::Error {
     Errno::NOENT.into()
 }

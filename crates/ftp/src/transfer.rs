@@ -25,7 +25,7 @@ pub(crate) struct Download {
     pub(crate) at: u64,
     /// The server has said how it ended.
     is_over: bool,
-    /// Others like it follow.
+    /// The next transfer is expected, so its port is asked for ahead.
     asks_ahead: bool,
     /// It comes in blocks.
     incoming: Option<Incoming>,

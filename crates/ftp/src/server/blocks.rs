@@ -187,7 +187,7 @@ impl Questions {
     }
 }
 
-/// What the server tells of a file that was written.
+/// The server's word on a file that was written.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) facts: Option<Facts>,

@@ -50,7 +50,7 @@ struct State {
     fresh: Vec<u32>,
     /// Chunks of which some pieces were sent.
     filling: BTreeMap<u32, Adler32Parts>,
-    /// What an earlier run left, until the receiver says what it keeps of it.
+    /// The receiver's bytes of an earlier run, until it says how many it keeps.
     receiver: Vec<u8>,
     /// The file says something of the upload.
     is_begun: bool,

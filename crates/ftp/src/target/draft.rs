@@ -4,8 +4,8 @@
 //! short file: blocks gather -> STOR               long file: blocks go up as they come, in their order
 //!   -> 226 -> sum compared where the server tells one; time set, size compared -> RNFR, RNTO onto the name
 //! ```
-//! A long file that broke off is gone on with by REST and STOR, where the server was found to write at the byte that is asked for: what it
-//! has counts as far as the journal on this host says that it was sent.
+//! A long file that broke off goes on by REST and STOR, if a trial shows that the server writes at the byte of REST. The server's part counts as
+//! far as the journal on this host says that it was sent.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -238,8 +238,8 @@ impl FtpDraft {
         }
     }
 
-    /// Compares what the server shows with what was sent, and sets the time. Returns what it shows, and whether the file has its name: mostly
-    /// all of it takes two round trips over one connection, of which the second one is the name.
+    /// Compares what the server shows with what was sent, and sets the time. Returns what it shows, and whether the file has its name. All of
+    /// it mostly takes two round trips; the second one gives the name.
     fn settle(&self, state: &mut State) -> io::Result<(Facts, bool, Option<SumKind>)> {
         let server = &self.tree.server;
         // Before its time is set: a draft that is as old as its source gets its name at once.
