@@ -13,7 +13,7 @@ use haul_pump::SendRoute;
 use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, TAG_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
-use crate::scenarios::{self, checkpoints_every};
+use crate::scenarios::{self, checkpoints_every, random};
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::CHECKPOINT_BYTES;
 use haul_copy::sender::early_look::EarlyLook;
@@ -113,7 +113,7 @@ impl Observer for Quiet {
 const MIB: usize = 1 << 20;
 
 fn content() -> Vec<u8> {
-    (0..3 * MIB + 77).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect()
+    random(0, 3 * MIB + 77)
 }
 
 fn job(directory: &Path) -> Job {

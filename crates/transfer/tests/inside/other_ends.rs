@@ -12,7 +12,7 @@ use haul_store::{
     WalkOptions,
 };
 
-use crate::scenarios::{Bench, Lane, Witness, checkpoints_every};
+use crate::scenarios::{Bench, Lane, Witness, checkpoints_every, random};
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{ReceiverJob, Target};
 use haul_copy::sender::{OpenSource, SenderJob, Sources};
@@ -68,11 +68,7 @@ fn filled() -> Memory {
     let tree = Memory::default();
     tree.make_dir(b"d").unwrap();
     tree.make_dir(b"d/empty").unwrap();
-    put(
-        &tree,
-        "d/large",
-        &(0..5_000_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect::<Vec<u8>>(),
-    );
+    put(&tree, "d/large", &random(0, 5_000_000));
     put(&tree, "d/none", b"");
     put(&tree, "small", b"data");
     tree.make_symlink(b"link", b"small", &Metadata { mtime: Some(OLD), ..Metadata::default() }).unwrap();

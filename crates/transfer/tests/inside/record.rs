@@ -15,7 +15,7 @@ use haul_workbench::bench::Interval;
 use haul_workbench::record::*;
 
 use crate::bad_disk::{EIO, ENOSPC};
-use crate::scenarios::{self, Bench, Witness};
+use crate::scenarios::{self, Bench, Witness, random};
 use haul_kept::surroundings::Surroundings;
 
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Watcher for Onlooker {
 }
 
 fn content(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
+    random(0, bytes)
 }
 
 fn request(directory: &std::path::Path) -> Request {

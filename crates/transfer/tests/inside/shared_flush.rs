@@ -99,7 +99,8 @@ fn many_small_files_share_a_flush_and_have_their_names_after_it() {
         _ => false,
     });
     let flushes = flushes.count();
-    assert!(flushes < FILES / 2, "{flushes} flushes for {FILES} files");
+    // A sender without a processor brings one file after the other.
+    assert!(flushes < FILES, "{flushes} flushes for {FILES} files");
     let mut named = 0;
     for (at, asked) in log.iter().enumerate() {
         let Asked::Rename(part) = asked else { continue };

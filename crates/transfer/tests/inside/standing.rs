@@ -13,17 +13,11 @@ use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use proptest::prelude::*;
 
 use crate::bad_disk::EIO;
-use crate::scenarios::{Bench, run_here};
+use crate::scenarios::{Bench, random, run_here};
 
 const LANES: u16 = 3;
 
 const SIZE: usize = (3 << 20) + 4_321;
-
-fn random(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut data = vec![0; bytes];
-    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut data);
-    data
-}
 
 fn bench(source: &[u8], standing: &[u8]) -> Bench {
     let bench = Bench::new();
