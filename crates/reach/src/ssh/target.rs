@@ -330,8 +330,8 @@ impl SshTarget {
                         .because("it was sent once, and what runs it asks once"));
                 }
                 Banner::Need { system, machine, unpacks } => {
-                    let program = programs.take().and_then(|programs| programs.take_for(&system, &machine));
-                    let program = program.ok_or_else(|| {
+                    let found = programs.take().map(|programs| programs.take_for(&system, &machine)).transpose()?;
+                    let program = found.flatten().ok_or_else(|| {
                         if system != "Linux" {
                             return runs_elsewhere(&self.host, &convert::bounded(system.clone()));
                         }
