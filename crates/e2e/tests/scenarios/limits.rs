@@ -118,39 +118,68 @@ fn a_slow_disk_at_the_target_of_a_far_path() {
     slow_target("60ms", 0.3);
 }
 
-#[test]
-fn a_slow_processor_at_the_source() {
-    needs!(Boxed, Slow);
-    // A twentieth of a quick processor fills 1 Gbit/s.
-    let slow = SlowCpu::of(25);
-    for rtt in ["2ms", "40ms"] {
-        let path = Boxed { rtt, before_source: &slow.join(), ..FAST };
-        check(&path, &["--cc", "cubic"], 60, "source CPU", "faster ones");
-    }
+/// A twentieth of a quick processor fills 1 Gbit/s.
+const SLOW_CPU_PERMILLE: u32 = 25;
+
+#[track_caller]
+fn slow_processor_at_the_source(rtt: &str) {
+    let slow = SlowCpu::of(SLOW_CPU_PERMILLE);
+    let path = Boxed { rtt, before_source: &slow.join(), ..FAST };
+    check(&path, &["--cc", "cubic"], 60, "source CPU", "faster ones");
 }
 
 #[test]
-fn a_slow_processor_at_the_target() {
+fn a_slow_processor_at_the_source_of_a_near_path() {
     needs!(Boxed, Slow);
-    let slow = SlowCpu::of(25);
-    for rtt in ["2ms", "40ms"] {
-        let path = Boxed { rtt, before_target: &slow.join(), ..FAST };
-        check(&path, &["--cc", "cubic"], 60, "target CPU", "faster ones");
-    }
+    slow_processor_at_the_source("2ms");
 }
 
 #[test]
-fn a_small_receive_window() {
+fn a_slow_processor_at_the_source_of_a_far_path() {
+    needs!(Boxed, Slow);
+    slow_processor_at_the_source("40ms");
+}
+
+#[track_caller]
+fn slow_processor_at_the_target(rtt: &str) {
+    let slow = SlowCpu::of(SLOW_CPU_PERMILLE);
+    let path = Boxed { rtt, before_target: &slow.join(), ..FAST };
+    check(&path, &["--cc", "cubic"], 60, "target CPU", "faster ones");
+}
+
+#[test]
+fn a_slow_processor_at_the_target_of_a_near_path() {
+    needs!(Boxed, Slow);
+    slow_processor_at_the_target("2ms");
+}
+
+#[test]
+fn a_slow_processor_at_the_target_of_a_far_path() {
+    needs!(Boxed, Slow);
+    slow_processor_at_the_target("40ms");
+}
+
+#[track_caller]
+fn small_receive_window(lanes: &str, most_bytes: u32) {
+    let target = format!("\"net.ipv4.tcp_rmem\" = \"4096 65536 {most_bytes}\"");
+    let path = Boxed { rate: "200Mbit", rtt: "60ms", target: &target, ..FAST };
+    let report = check(&path, &["--lanes", lanes, "--cc", "cubic"], 12, "receive window", "net.ipv4.tcp_rmem");
+    about(of_path(&report, "window_bytes"), under_way(&report), &report);
+    // Data is half to three quarters of the buffer, by packet size.
+    let share = of_path(&report, "window_bytes") / f64::from(most_bytes);
+    assert!((0.45..0.8).contains(&share), "{share}\n{report:#}");
+}
+
+#[test]
+fn a_small_receive_window_of_one_lane() {
     needs!(Boxed);
-    for (lanes, most) in [("1", 262_144), ("2", 524_288)] {
-        let target = format!("\"net.ipv4.tcp_rmem\" = \"4096 65536 {most}\"");
-        let path = Boxed { rate: "200Mbit", rtt: "60ms", target: &target, ..FAST };
-        let report = check(&path, &["--lanes", lanes, "--cc", "cubic"], 12, "receive window", "net.ipv4.tcp_rmem");
-        about(of_path(&report, "window_bytes"), under_way(&report), &report);
-        // Data is half to three quarters of the buffer, by packet size.
-        let share = of_path(&report, "window_bytes") / f64::from(most);
-        assert!((0.45..0.8).contains(&share), "{share}\n{report:#}");
-    }
+    small_receive_window("1", 262_144);
+}
+
+#[test]
+fn a_small_receive_window_of_two_lanes() {
+    needs!(Boxed);
+    small_receive_window("2", 524_288);
 }
 
 #[test]
@@ -176,15 +205,24 @@ fn packets_that_are_lost_without_a_queue() {
     assert!((6_000.0..14_000.0).contains(&of_path(&report, "resent_ppm")), "{report:#}");
 }
 
+#[track_caller]
+fn full_link(rtt: &str) {
+    let path = Boxed { rate: "80Mbit", rtt, ..FAST };
+    let report = check(&path, &["--cc", "cubic"], 30, "capacity", "The link is full");
+    // 1,538 bytes on the wire carry 1,448.
+    about(of_path(&report, "capacity_bytes_per_s"), 80e6 / 8.0 * 1448.0 / 1538.0, &report);
+}
+
 #[test]
-fn a_link_that_is_full() {
+fn a_near_link_that_is_full() {
     needs!(Boxed);
-    for rtt in ["20ms", "60ms"] {
-        let path = Boxed { rate: "80Mbit", rtt, ..FAST };
-        let report = check(&path, &["--cc", "cubic"], 30, "capacity", "The link is full");
-        // 1,538 bytes on the wire carry 1,448.
-        about(of_path(&report, "capacity_bytes_per_s"), 80e6 / 8.0 * 1448.0 / 1538.0, &report);
-    }
+    full_link("20ms");
+}
+
+#[test]
+fn a_far_link_that_is_full() {
+    needs!(Boxed);
+    full_link("60ms");
 }
 
 #[test]
