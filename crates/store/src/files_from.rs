@@ -195,10 +195,11 @@ impl FileList {
         (extent, beneath)
     }
 
-    /// Whether all beneath this directory is listed.
-    pub fn selects_all_in(&self, path: &[u8]) -> bool {
+    /// Whether the list takes what comes into this directory: all beneath it or above it, or its entries (`directory/`).
+    pub fn selects_what_comes_into(&self, path: &[u8]) -> bool {
         let ends = (0..path.len()).filter(|at| path[*at] == b'/').chain([0, path.len()]);
-        ends.into_iter().any(|end| self.extent_of(&path[..end]).0 == Extent::All)
+        let mut extents = ends.map(|end| self.extent_of(&path[..end]).0);
+        extents.any(|extent| extent == Extent::All) || self.extent_of(path).0 == Extent::Entries
     }
 
     fn extent(&self, index: usize) -> Extent {
@@ -316,11 +317,12 @@ mod tests {
     #[test]
     fn a_directory_is_listed_whole_with_itself_or_one_above_it() {
         let list = FileList::of(["a/b", "c/"]).unwrap().recursive();
-        let whole = |path: &[u8]| list.selects_all_in(path);
+        let whole = |path: &[u8]| list.selects_what_comes_into(path);
         assert!(whole(b"a/b") && whole(b"a/b/x/y") && whole(b"c/d"));
         assert!(!whole(b"a") && !whole(b"a/bb") && !whole(b"x") && !whole(b""));
-        assert!(!FileList::of(["a/b", "c/"]).unwrap().selects_all_in(b"c/d"), "its entries alone");
-        assert!(FileList::of(["./"]).unwrap().recursive().selects_all_in(b"x"));
+        let entries = FileList::of(["a/b", "c/"]).unwrap();
+        assert!(entries.selects_what_comes_into(b"c") && !entries.selects_what_comes_into(b"c/d"), "its entries alone");
+        assert!(FileList::of(["./"]).unwrap().recursive().selects_what_comes_into(b"x"));
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn selects(job: &Job, source: &Endpoint, source_path: &Path, directory: &Path) -
     let Ok(beneath) = directory.strip_prefix(source_path) else { return true };
     let beneath = beneath.as_os_str().as_bytes();
     if let Some(list) = &job.files_from
-        && !list.selects_all_in(beneath)
+        && !list.selects_what_comes_into(beneath)
     {
         return false;
     }

@@ -101,7 +101,8 @@ fn a_target_beneath_the_source_is_refused_only_where_it_is_copied() {
         old(&dir.join("a/b/c/file"), "words\n");
         empty(&dir.join("a/to"));
         newer(&dir.join("list"), "b/c\n");
-        newer(&dir.join("slash"), "b/c/\nto/\n");
+        newer(&dir.join("slash"), "b/c/\n");
+        newer(&dir.join("into"), "b/c/\nto/\n");
     };
     for words in [
         &["-R", "a/b/./c", "a/x"][..],
@@ -117,8 +118,13 @@ fn a_target_beneath_the_source_is_refused_only_where_it_is_copied() {
     let dir = scratch();
     tree(dir.path());
     // rsync copies a part of the copy into itself, as far as listed.
-    for words in [&["-R", "a", "a/x"][..], &["a/", "a/x"], &["-R", "a/./b", "a/b/x"], &["--exclude=/x/y", "a/", "a/x"]]
-    {
+    for words in [
+        &["-R", "a", "a/x"][..],
+        &["a/", "a/x"],
+        &["-R", "a/./b", "a/b/x"],
+        &["--exclude=/x/y", "a/", "a/x"],
+        &["--files-from=into", "a", "a/to"],
+    ] {
         let run =
             Run::new(binary::find().expect("asked for with needs!")).current_dir(dir.path()).arg("cp").args(words);
         let run = run.env("HOME", dir.path().join("home")).run().expect(code::USAGE);
