@@ -35,14 +35,40 @@ impl Environment {
 
     fn of_profile(&self, key: &str) -> Option<String> {
         let profile = self.get("AWS_PROFILE").unwrap_or("default");
-        let file = |variable: &str, usual: &str| match self.get(variable) {
+        let section = if profile == "default" { profile.to_owned() } else { format!("profile {profile}") };
+        let of_credentials = || {
+            let path = self.file("AWS_SHARED_CREDENTIALS_FILE", "credentials")?;
+            setting(&read(&path)?, profile, key)
+        };
+        self.of_config(&section, key).or_else(of_credentials)
+    }
+
+    fn of_config(&self, section: &str, key: &str) -> Option<String> {
+        setting(&read(&self.file("AWS_CONFIG_FILE", "config")?)?, section, key)
+    }
+
+    fn file(&self, variable: &str, usual: &str) -> Option<PathBuf> {
+        match self.get(variable) {
             Some(path) => Some(PathBuf::from(path)),
             None => Some(self.home.as_ref()?.join(".aws").join(usual)),
-        };
-        let section = if profile == "default" { profile.to_owned() } else { format!("profile {profile}") };
-        let of_config = file("AWS_CONFIG_FILE", "config").and_then(|path| setting(&read(&path)?, &section, key));
-        of_config.or_else(|| setting(&read(&file("AWS_SHARED_CREDENTIALS_FILE", "credentials")?)?, profile, key))
+        }
     }
+
+    /// The session that the profile names with `sso_session`, as `aws configure sso` writes it.
+    pub(super) fn sso_session(&self) -> Option<SsoSession> {
+        let name = self.of_profile("sso_session")?;
+        let region = self.of_config(&format!("sso-session {name}"), "sso_region").filter(|region| is_region(region))?;
+        let (account_id, role_name) = (self.of_profile("sso_account_id")?, self.of_profile("sso_role_name")?);
+        Some(SsoSession { name, region, account_id, role_name })
+    }
+}
+
+/// A login by SSO that several profiles share.
+pub(super) struct SsoSession {
+    pub(super) name: String,
+    pub(super) region: String,
+    pub(super) account_id: String,
+    pub(super) role_name: String,
 }
 
 fn read(path: &PathBuf) -> Option<String> {

@@ -60,7 +60,7 @@ impl Signer {
         let providers: Vec<(&'static str, Provider)> = vec![
             ("the environment", Box::new(EnvCredentialProvider::new())),
             ("the profile", Box::new(ProfileCredentialProvider::default())),
-            ("SSO", Box::new(SSOCredentialProvider::default())),
+            ("SSO", Box::new(sso(environment))),
             ("the web identity", Box::new(AssumeRoleWithWebIdentityCredentialProvider::default())),
             ("the credential_process", Box::new(ProcessCredentialProvider::default())),
             ("the container", Box::new(ECSCredentialProvider::default())),
@@ -104,6 +104,18 @@ impl Signer {
         );
         Err(LoginRefused::because(why))
     }
+}
+
+/// The token of a session lies below the SHA-1 of its name. Of a profile without one it lies below that of `sso_start_url`, and the
+/// provider asks for nothing else of that URL.
+fn sso(environment: &Environment) -> SSOCredentialProvider {
+    let provider = SSOCredentialProvider::default();
+    let Some(session) = environment.sso_session() else { return provider };
+    provider
+        .with_start_url(session.name)
+        .with_region(session.region)
+        .with_account_id(session.account_id)
+        .with_role_name(session.role_name)
 }
 
 /// Names the sum behind the body. The signature says that one comes.

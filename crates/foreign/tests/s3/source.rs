@@ -228,6 +228,57 @@ fn whoever_has_no_credentials_or_wrong_ones_is_told_what_to_do() {
     assert!(why.to_string().contains("AWS_SECRET_ACCESS_KEY"), "{why}");
 }
 
+/// Both forms of a profile that `aws configure sso` has written over the years.
+#[test]
+fn a_login_by_sso_is_found_for_a_profile_and_for_a_session_of_profiles() {
+    const ROLE: &str = "sso_account_id = 123456789012\nsso_role_name = reader\n";
+    const URL: &str = "sso_start_url = https://x.awsapps.com/start\nsso_region = us-east-1\n";
+    // `aws sso login` keeps a token below the SHA-1 of the session's name, or of the URL.
+    let forms = [
+        (
+            format!("[profile p]\nsso_session = my\n{ROLE}[sso-session my]\n{URL}"),
+            "3ece1471f44f63177cbc35ba0b904e0c096b6783",
+        ),
+        (format!("[profile p]\n{URL}{ROLE}"), "3947de8b16688092197fa616c34e01335f21d256"),
+    ];
+    let portal = Server::start(|request, _| {
+        let of_role = (request.asks("account_id"), request.asks("role_name")) == (Some("123456789012"), Some("reader"));
+        let is_ours = of_role && request.field("x-amz-sso_bearer_token") == Some("token");
+        let found = r#"{"roleCredentials": {"accessKeyId": "OF-SSO", "secretAccessKey": "s", "sessionToken": "t", "expiration": 4000000000000}}"#;
+        Some(if is_ours { Reply::xml(200, found) } else { Reply::status(403) })
+    });
+    let server = Server::start(|request, _| {
+        let signed = request.field("authorization").unwrap_or_default();
+        (!signed.contains("Credential=OF-SSO/")).then(|| Reply::error(403, "InvalidAccessKeyId"))
+    });
+    server.state.lock().unwrap().put(b"d/f", b"data");
+    let portal = format!("http://127.0.0.1:{}/bucket/portal", portal.port);
+    for (config, sha1) in forms {
+        let home = tempfile::tempdir().unwrap();
+        let kept = home.path().join(".aws/sso/cache");
+        std::fs::create_dir_all(&kept).unwrap();
+        std::fs::write(home.path().join(".aws/config"), &config).unwrap();
+        let mut environment = server.environment();
+        environment.home = Some(home.path().to_owned());
+        environment.variables.retain(|name, _| name == "AWS_ENDPOINT_URL");
+        for (name, value) in
+            [("AWS_PROFILE", "p"), ("AWS_SSO_ENDPOINT", &portal), ("AWS_EC2_METADATA_DISABLED", "true")]
+        {
+            environment.variables.insert(name.to_owned(), value.to_owned());
+        }
+        let open = || open_objects("bucket", &[b"d/".to_vec()], true, &environment, settings);
+        let why = open().err().unwrap().to_string();
+        assert!(why.contains("aws sso login"), "{config}{why}");
+        std::fs::write(
+            kept.join(format!("{sha1}.json")),
+            r#"{"accessToken": "token", "expiresAt": "2099-01-01T00:00:00Z"}"#,
+        )
+        .unwrap();
+        let why = open().err().map(|error| error.to_string());
+        assert_eq!(why, None, "{config}");
+    }
+}
+
 #[test]
 fn a_store_that_leads_to_another_host_learns_nothing_of_the_session() {
     let elsewhere = Server::honest();
