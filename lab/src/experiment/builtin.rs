@@ -78,6 +78,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("iperf3-size", include_str!("../../rivals/iperf3-size.toml")),
     ("lftp", include_str!("../../rivals/lftp.toml")),
     ("lftp-from", include_str!("../../rivals/lftp-from.toml")),
+    ("mscp", include_str!("../../rivals/mscp.toml")),
     ("path-alone", include_str!("../../rivals/path-alone.toml")),
     ("rclone", include_str!("../../rivals/rclone.toml")),
     ("rclone-to-dav", include_str!("../../rivals/rclone-to-dav.toml")),
