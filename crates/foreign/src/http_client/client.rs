@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, EXPECT, HOST, LOCATION, RANGE, RETRY_AFTER, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, LOCATION, RANGE, RETRY_AFTER, USER_AGENT,
+};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, request, response};
 
 use crate::http_client::connection::Body;
@@ -352,6 +354,11 @@ impl Client {
         let (mut head, ()) = request.into_parts();
         if let Some(signer) = &self.signer {
             signer.sign(url, &mut head, ask.content.whole())?;
+        }
+        let is_empty = ask.content.whole().is_some_and(<[u8]>::is_empty);
+        if is_empty && matches!(ask.method, Method::PUT | Method::POST) {
+            // hyper leaves it out, and stores refuse such a request (411).
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         let body = ask.content.body().ok_or_else(|| io::Error::new(ErrorKind::BrokenPipe, "its body is spent"))?;
         let mut request = Request::from_parts(head, body);

@@ -297,6 +297,9 @@ pub fn answer(request: &Request, state: &mut State) -> Reply {
     if request.field("authorization").is_none_or(|text| !text.starts_with("AWS4-HMAC-SHA256 Credential=")) {
         return Reply::error(403, "AccessDenied");
     }
+    if matches!(request.method.as_str(), "PUT" | "POST") && request.field("content-length").is_none() {
+        return Reply::error(411, "MissingContentLength");
+    }
     match (request.method.as_str(), request.asks("uploadId")) {
         ("GET", None) if request.asks("uploads").is_some() => list_uploads(request, state),
         ("GET", None) if request.key.is_empty() => list(request, state),

@@ -99,6 +99,18 @@ fn parts_in_any_order_become_one_object_with_the_metadata_that_other_tools_read(
 }
 
 #[test]
+fn empty_objects_and_marks_of_directories_name_their_length() {
+    let server = Server::honest();
+    let (tree, _) = target(&server, None);
+    let draft = tree.new_draft_of(b"empty", &DraftPlan { size: 0, ..plan() }).unwrap();
+    draft.commit(&Metadata::default(), true).unwrap();
+    tree.mark_directory(b"sub", &Metadata::default()).unwrap();
+    for key in ["d/empty", "d/sub/"] {
+        assert!(server.object(key).unwrap().data.is_empty(), "{key}");
+    }
+}
+
+#[test]
 fn the_only_file_of_a_copy_to_an_empty_place_needs_no_look() {
     let server = Server::honest();
     let settings_of = TargetSettings { sums: true, single_file: true, ..TargetSettings::default() };
