@@ -123,6 +123,7 @@ struct Bbr {
     mode: Mode,
     cycle_us: u64,
     phase: usize,
+    has_lost: bool,
     min_rtt_us: f64,
     min_rtt_at_us: u64,
     probe_until_us: u64,
@@ -191,6 +192,7 @@ impl Flow {
         if self.control != control {
             self.control = control;
             self.bbr = Bbr::new(now_us);
+            self.bbr.phase = PHASES_AT_FIRST[(self.acked / MSS) as usize % PHASES_AT_FIRST.len()];
             self.cubic = Cubic::default();
             self.ssthresh = self.ssthresh.min(self.cwnd);
         }
@@ -328,6 +330,7 @@ impl Flow {
         }
         self.in_flight = (self.in_flight - bytes).max(0.0);
         self.to_repeat += bytes;
+        self.bbr.has_lost = true;
         if sent_us < self.reduced_at_us || matches!(self.control, Control::Bbr | Control::Constant) {
             return;
         }
@@ -369,6 +372,9 @@ impl Cubic {
     }
 }
 
+/// The kernel begins anywhere but with the phase that drains (`bbr_reset_probe_bw_mode`).
+const PHASES_AT_FIRST: [usize; 7] = [0, 2, 3, 4, 5, 6, 7];
+
 /// After draft-cardwell-iccrg-bbr-congestion-control, version 1.
 impl Bbr {
     fn new(now_us: u64) -> Self {
@@ -381,7 +387,8 @@ impl Bbr {
             mode: Mode::Startup,
             cycle_us: now_us,
             // Flows do not start in step.
-            phase: (now_us / 7919) as usize % 8,
+            phase: PHASES_AT_FIRST[(now_us / 7919) as usize % PHASES_AT_FIRST.len()],
+            has_lost: false,
             min_rtt_us: 0.0,
             min_rtt_at_us: now_us,
             probe_until_us: 0,
@@ -401,6 +408,16 @@ impl Bbr {
             Mode::ProbeBw => [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0][self.phase],
         };
         (self.bw() > 0.0).then(|| gain * self.bw())
+    }
+
+    /// As in `bbr_is_next_cycle_phase`: a lane below a bound of its pace goes on probing.
+    fn phase_ends(&self, in_flight: f64, bdp: f64, now_us: u64) -> bool {
+        let is_full_length = (now_us - self.cycle_us) as f64 > self.min_rtt_us;
+        match self.phase {
+            0 => is_full_length && (self.has_lost || in_flight >= 1.25 * bdp),
+            1 => is_full_length || in_flight <= bdp,
+            _ => is_full_length,
+        }
     }
 
     fn on_ack(&mut self, rate: f64, rtt_us: f64, bytes: f64, cwnd: f64, in_flight: f64, now_us: u64) -> f64 {
@@ -440,8 +457,8 @@ impl Bbr {
                 self.mode = Mode::ProbeBw;
                 return self.cwnd_before;
             }
-            Mode::ProbeBw if (now_us - self.cycle_us) as f64 > self.min_rtt_us => {
-                (self.cycle_us, self.phase) = (now_us, (self.phase + 1) % 8);
+            Mode::ProbeBw if self.phase_ends(in_flight, bdp, now_us) => {
+                (self.cycle_us, self.phase, self.has_lost) = (now_us, (self.phase + 1) % 8, false);
             }
             _ => {}
         }
