@@ -272,6 +272,21 @@ fn a_table_of_forty_paths() {
 }
 
 #[test]
+fn bbr_sends_little_again_through_a_queue_of_a_quarter_of_the_path() {
+    for ((mbit_per_s, seconds), seed) in
+        [(100.0, 26), (1000.0, 4)].into_iter().flat_map(|path| (1..=4).map(move |seed| (path, seed)))
+    {
+        let mut setting = Setting { seed, ..Setting::on(Link::new(mbit_per_s, 20).queue_ms(5.0)).seconds(seconds) };
+        setting.wishes.host_congestion_control = "bbr".into();
+        let outcome = setting.run();
+        let resent_ppm = outcome.tuner.summary().resent_ppm;
+        assert!(resent_ppm < 50_000, "most of it in the ramp: {resent_ppm}\n{}", outcome.course());
+        let rate = outcome.rate(1.0, seconds as f64);
+        assert!(rate > 0.97 * outcome.link.bytes_per_s, "the link is used\n{}", outcome.course());
+    }
+}
+
+#[test]
 fn a_table_of_several_paths() {
     insta::assert_snapshot!(table("several", &["rate %", "theirs %", "rests"], &several_paths(), |several, seed| {
         figures_of_several(&several.clone().seed(seed).seconds(40).run())

@@ -9,7 +9,7 @@ use haul_wire::summary::{PathService, PathSummary};
 use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
 use super::held::Held;
 use super::lanes::{Control, LaneCount, at_start, at_start_of_known, needed};
-use super::limiter::{Limiter, Marked};
+use super::limiter::{Limiter, Marked, Slowed};
 use super::pacing::{Levels, Pacer};
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
@@ -403,8 +403,9 @@ impl Tuner {
     }
 
     fn look_for_a_limit(&mut self, step: &Step) {
-        let marked = (self.may_be_slowed() && !self.reaches_rate_limit()).then_some(self.marked);
-        if self.limiter.on_step(step, &self.estimator, marked) {
+        let lanes = Slowed { marked: self.marked, ignores_losses: self.congestion_control == BBR };
+        let slowed = (self.may_be_slowed() && !self.reaches_rate_limit()).then_some(lanes);
+        if self.limiter.on_step(step, &self.estimator, slowed) {
             self.estimator.forget_losses();
         }
     }
