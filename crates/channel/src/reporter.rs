@@ -70,6 +70,8 @@ struct State {
     listener: Listener,
     no_data_for: Option<Duration>,
     proved: Proved,
+    /// Bytes on their way from server to server.
+    bytes_passing: u64,
 }
 
 /// A sender reports its path once a second. Earlier reports are ignored.
@@ -313,6 +315,13 @@ impl Watch {
         }
     }
 
+    /// Takes the bytes of files that go from server to server, until they have their outcomes.
+    pub fn on_passing(&self, bytes: u64) {
+        if let Some(person) = &self.person {
+            person.lock().bytes_passing = bytes;
+        }
+    }
+
     /// Takes the bytes read again so far.
     pub fn on_read_again(&self, bytes: u64) {
         if let Some(person) = &self.person {
@@ -421,19 +430,19 @@ impl Watch {
                 state.told_found_all = true;
                 person.observer.on_event(&found);
             }
-            let to_come = state.tally.left();
+            let (to_come, passing) = (state.tally.left(), state.bytes_passing);
             person.observer.on_event(&Event::Progress(Progress {
                 files_done: totals.files_moved + totals.files_kept,
                 files_kept: totals.files_kept,
                 files_found: to_come.files,
                 files_left: to_come.files_left,
-                bytes_moved: totals.bytes_moved,
+                bytes_moved: totals.bytes_moved + passing,
                 bytes_kept: totals.bytes_kept,
                 bytes_matched: totals.bytes_matched,
                 bytes_read_again: state.bytes_read_again,
                 bytes_to_read_again: state.tally.resumed_bytes().saturating_sub(state.bytes_read_again),
                 bytes_found: to_come.bytes,
-                bytes_left: to_come.bytes_left,
+                bytes_left: to_come.bytes_left.saturating_sub(passing),
                 bytes_to_flush: totals.bytes_unsettled.min(at_risk::CHECKPOINT_BYTES),
                 found_all: !to_come.is_rough,
                 seen_ppm: to_come.seen_ppm,
@@ -456,7 +465,8 @@ impl Watch {
         let root = std::mem::take(&mut state.root);
         let only_blake3 = root.only();
         let (root_files, root_blake3) = root.finish();
-        let nothing_moved = dry_run || totals.bytes_moved == 0;
+        let passes_by = totals.files_between_servers > 0 && totals.files_between_servers == totals.files_moved;
+        let nothing_moved = dry_run || totals.bytes_moved == 0 || passes_by;
         let phases = person.phases();
         let (sender, receiver) = (&ends.sender, &ends.receiver);
         // Of a server's lanes here some rest: each other lane has a connection.
@@ -486,6 +496,7 @@ impl Watch {
             files_kept: totals.files_kept,
             files_linked: totals.files_linked,
             files_copied_there: totals.files_copied_there,
+            files_between_servers: totals.files_between_servers,
             others_made: totals.others_made,
             deleted: state.deleted,
             withheld: state.withheld,
@@ -528,7 +539,7 @@ impl Watch {
             dry_run,
             failures: std::mem::take(&mut state.failures),
             class_changes: std::mem::take(&mut state.class_changes),
-            proof: state.proved.of(ends.proof),
+            proof: if passes_by { Proof::ByBothServers } else { state.proved.of(ends.proof) },
             server_sums: state.proved.sums,
         };
         drop(state);

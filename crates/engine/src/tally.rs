@@ -33,6 +33,8 @@ pub struct Totals {
     pub files_linked: u64,
     /// Copied at the target from a reference tree.
     pub files_copied_there: u64,
+    /// Files that went from server to server.
+    pub files_between_servers: u64,
     /// Directories and links made.
     pub others_made: u64,
     /// Entries that failed.
@@ -348,13 +350,17 @@ impl Tally {
                 add(&mut totals.bytes_kept, data);
                 tell(Told::Touched { path: path() });
             }
+            OutcomeKind::Brought { how: Brought::ByServer, .. } => {
+                totals.files_moved += 1;
+                totals.files_between_servers += 1;
+                add(&mut totals.bytes_moved, data);
+                tell(Told::Copied { path: path(), bytes: size, matched_bytes: 0 });
+            }
             OutcomeKind::Brought { how, .. } => {
                 totals.files_kept += 1;
                 add(&mut totals.bytes_kept, data);
-                match how {
-                    Brought::Linked => totals.files_linked += 1,
-                    Brought::Copied => totals.files_copied_there += 1,
-                }
+                totals.files_linked += u64::from(*how == Brought::Linked);
+                totals.files_copied_there += u64::from(*how == Brought::Copied);
             }
             OutcomeKind::Made => {
                 totals.others_made += 1;

@@ -7,6 +7,7 @@
 //! ask_ahead                        EPSV for the next transfer, whose answer is read when that one begins
 //! ```
 
+pub(crate) mod between;
 mod blocks;
 
 use std::collections::VecDeque;
@@ -77,6 +78,8 @@ pub(crate) struct Control {
     is_broken: bool,
     /// It is in extended block mode.
     is_extended: bool,
+    /// The connections over which the server sends one file in blocks.
+    streams: u16,
     /// The data connection of the last transfer in blocks.
     kept: Option<Kept>,
     /// The server waits here for blocks.
@@ -145,6 +148,7 @@ impl Control {
             says_utf8: false,
             is_broken: false,
             is_extended: false,
+            streams: 1,
             kept: None,
             block_address: None,
         })

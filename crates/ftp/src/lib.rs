@@ -5,6 +5,7 @@
 //!   FtpSource: items -> lists                                 (MLSD, or LIST and MDTM)
 //!              open  -> files, each read by several transfers (REST, RETR)
 //!   FtpTarget: drafts, each one upload in order               (STOR, then RNFR and RNTO)
+//!              or the server of the source sends it               (PASV there, PORT here: GridFTP's third party)
 //!   FtpPlace:  one path at a time, for people
 //! ```
 //! Callers are plain threads and block. Every connection is dialled as those to web servers are: with its network class, from the address

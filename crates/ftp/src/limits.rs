@@ -160,3 +160,24 @@ pub(crate) const MARKERS_PER_S: u64 = 10;
 
 /// An upload waits for its turn as long as this, where all connections of the server are taken.
 pub(crate) const UPLOAD_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A transfer between servers that one of them ended is broken off at the other one after this: it mostly ends within a round trip.
+pub(crate) const OTHER_END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Files that go between two servers at once: each takes a login at either of them, and a short one six round trips.
+pub(crate) const BETWEEN_AT_ONCE: usize = 8;
+
+/// Connections of one file between two servers, one for each [`STREAM_BYTES`]. `globus-url-copy -p` has mostly 4 to 8.
+pub(crate) const STREAMS_MAX: u16 = 8;
+
+/// See above: a shorter share is over before its connection has become fast.
+pub(crate) const STREAM_BYTES: u64 = 4 << 20;
+
+/// Bytes of a file between two servers whose sums are compared at once. Of a transfer that was cut so much goes again for each gap.
+pub(crate) const COMPARED_BYTES: u64 = 16 << 20;
+
+/// Gaps of such a file that are kept apart: what lies between further ones goes again with them.
+pub(crate) const MAX_GAPS: usize = 1024;
+
+/// Tries of a file between two servers. Each begins with what has come, and then it goes through this host.
+pub(crate) const BETWEEN_TRIES: u32 = 3;

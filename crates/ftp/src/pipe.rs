@@ -64,6 +64,10 @@ impl PipeWire {
         socket.local_addr()
     }
 
+    pub(crate) fn readable(&self) -> PollFd<'_> {
+        PollFd::new(&self.pipe.output, PollFlags::IN)
+    }
+
     /// Nothing has come, and the server has not ended.
     pub(crate) fn is_quiet(&self) -> bool {
         self.pipe.heard.is_empty() && !ready(&self.pipe.output, PollFlags::IN, Duration::ZERO).unwrap_or(true)

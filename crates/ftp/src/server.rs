@@ -3,6 +3,7 @@
 //! A connection that has rested may be closed by now, and a server may throw away what came with a command: then the step is made once
 //! more, over another one.
 
+pub(crate) mod between;
 pub(crate) mod blocks;
 
 use std::collections::HashSet;

@@ -7,6 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -100,6 +101,19 @@ impl Wire {
     /// The address of this host that the server sees.
     pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         self.socket().map_or_else(PipeWire::local, TcpStream::local_addr)
+    }
+
+    /// Tells when there is something to read.
+    pub(crate) fn readable(&self) -> PollFd<'_> {
+        match self.socket() {
+            Ok(socket) => PollFd::new(socket, PollFlags::IN),
+            Err(pipe) => pipe.readable(),
+        }
+    }
+
+    /// Whether control goes through a program, which knows no address.
+    pub(crate) fn is_pipe(&self) -> bool {
+        matches!(self, Wire::Pipe(_))
     }
 
     /// Bytes have come, or the end.

@@ -218,6 +218,8 @@ pub struct Report {
     pub files_linked: u64,
     /// Moved files copied from reference trees.
     pub files_copied_there: u64,
+    /// Moved files that went from server to server, past this host.
+    pub files_between_servers: u64,
     /// Other entries made.
     pub others_made: u64,
     /// Entries deleted.
@@ -347,6 +349,8 @@ pub enum Proof {
     ByStore,
     /// The target's store takes no sum, and confirmed the objects.
     BySize,
+    /// Two servers have the same sum, of which one sent to the other. This host saw no data.
+    ByBothServers,
 }
 
 impl Proof {
@@ -361,6 +365,7 @@ impl Proof {
             Self::AsStored => "as_stored",
             Self::ByStore => "by_store",
             Self::BySize => "by_size",
+            Self::ByBothServers => "by_both_servers",
         }
     }
 }

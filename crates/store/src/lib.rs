@@ -83,6 +83,7 @@ pub use ends::nowhere::Nowhere;
 pub use ends::place_tree::{EachLeft, EachListed, EachRemoved, Listed, PlaceTree};
 pub use ends::reading::{Access, FileToRead, ItemSource, SourceFile, SourceTree};
 pub use ends::sums::{ServerSum, SumCounter, SumCounts, SumDiffers, SumKind};
+pub use ends::third_party::{Carried, FileToBring, ThirdParty};
 pub use ends::writing::{Draft, DraftPlan, FileToWrite, TargetTree};
 pub use ends::zeros::zeros;
 pub use error::{LoginRefused, Result, StoreError, drives_terminal, printable};

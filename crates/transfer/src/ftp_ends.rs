@@ -1,7 +1,7 @@
 //! Opens the ends of a job that lie at a server of FTP: this process reads and writes them.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
@@ -19,7 +19,7 @@ use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 use haul_net::Outbound;
 use haul_places::Request;
-use haul_store::{PlaceTree, StoreError};
+use haul_store::{PlaceTree, SourceTree, StoreError};
 use haul_wire::place::Verb;
 
 use crate::grid_ends;
@@ -169,9 +169,11 @@ pub(crate) fn target(
             Place::Here(Here::Web(_) | Here::Ftp(_) | Here::SshFtp { .. } | Here::S3 { .. } | Here::Sftp { .. })
         )
     };
+    let why_here = why_through_this_host(job);
     if job.sources.iter().any(is_server) {
-        let text = "the data passes through this host: one server sends to no other".to_owned();
-        watch.tell(&Event::Warning { text });
+        if let Some(why) = why_here {
+            watch.tell(&Event::Warning { text: format!("the data passes through this host: {why}") });
+        }
     } else {
         let connections = Connections::of_target(job);
         let told = match is_grid(&job.target) {
@@ -199,7 +201,21 @@ pub(crate) fn target(
         None if servers::is_long(rtt_us) => CONNECTIONS_MAX,
         None => LANES,
     };
-    Ok(Target::Other(Box::new(Opening { server, typed, lanes, outbound })))
+    let from = why_here.is_none().then(OnceLock::new);
+    Ok(Target::Other(Box::new(Opening { server, typed, lanes, outbound, from })))
+}
+
+/// `None`: the one server may send to the other one.
+fn why_through_this_host(job: &Job) -> Option<&'static str> {
+    let Job { carriage, selection, .. } = job;
+    let wishes: [(bool, &str); 5] = [
+        (!(is_grid(&job.target) && job.sources.iter().all(is_grid)), "one server sends to no other"),
+        (carriage.rate_bytes_per_s.is_some(), "--rate holds for what this host sends"),
+        (carriage.service.class != AskedClass::Normal, "a class holds for what this host sends"),
+        (carriage.service.deadline.is_some(), "--by holds for what this host sends"),
+        (selection.verify_disk, "--verify disk reads all of it here"),
+    ];
+    wishes.into_iter().find_map(|(is_so, why)| is_so.then_some(why))
 }
 
 pub(crate) fn place(
@@ -223,6 +239,8 @@ struct Opening {
     typed: Vec<u8>,
     lanes: u16,
     outbound: Option<Arc<Outbound>>,
+    /// The sources, whose server may send them by itself. `None`: it may not.
+    from: Option<OnceLock<Arc<FtpSource>>>,
 }
 
 impl OpenTarget for Opening {
@@ -230,11 +248,22 @@ impl OpenTarget for Opening {
         let Selection { make_target, dry_run, inplace, .. } = *selection;
         let options = OpenOptions { single_file, make: make_target, dry_run, in_place: inplace };
         let (tree, name) = self.server.open(&self.typed, options)?;
+        let tree = match &self.from {
+            Some(from) if !dry_run => tree.taking_from(from.get()),
+            _ => tree,
+        };
         Ok((Arc::new(tree), name))
     }
 
     fn typed(&self) -> &[u8] {
         &self.typed
+    }
+
+    fn meets(&self, source: &Arc<dyn SourceTree>) {
+        let tree = Arc::clone(source).for_third_party().and_then(|tree| tree.downcast::<FtpSource>().ok());
+        if let Some((from, tree)) = self.from.as_ref().zip(tree) {
+            let _ = from.set(tree);
+        }
     }
 
     fn outbound(&self) -> Option<Arc<Outbound>> {

@@ -76,8 +76,9 @@ fn beside_server(job: &Job, ends: Ends) -> Ends {
     };
     let host = |place: String| Host { place, ..Host::default() };
     match (job.sources.first().and_then(server), server(&job.target)) {
-        (Some(place), _) => {
-            Ends { source: host(place), lane_path: Some(LanePath::FromServer), cipher: String::new(), ..ends }
+        (Some(place), other) => {
+            let target = other.map_or(ends.target, host);
+            Ends { source: host(place), target, lane_path: Some(LanePath::FromServer), cipher: String::new(), ..ends }
         }
         (None, Some(place)) => {
             Ends { target: host(place), lane_path: Some(LanePath::ToServer), cipher: String::new(), ..ends }
@@ -132,6 +133,10 @@ pub fn roles(
     let carriage = convert::carriage(job, &[]);
     let sources = sources_here(job, surroundings, watch)?.shared_with_receiver();
     let target = target_here(job, surroundings, watch)?;
+    // A manifest wants hashes, which servers do not make.
+    if let (Sources::Open(OpenSource { tree, .. }), Target::Other(target), false) = (&sources, &target, hash_kept) {
+        target.meets(tree);
+    }
     let outbound = match &target {
         Target::Other(target) => target.outbound(),
         Target::Path(_) | Target::Open(_) => None,

@@ -40,7 +40,7 @@ pub enum OutcomeKind {
         /// The contents' BLAKE3, if read.
         blake3: Option<[u8; 32]>,
     },
-    /// Made (or would be) from a reference tree.
+    /// Made (or would be) without the sender: from a reference tree, or by the sources' server.
     Brought {
         /// The way.
         how: Brought,
@@ -69,13 +69,15 @@ pub enum OutcomeKind {
     Superseded,
 }
 
-/// How a reference tree gave it.
+/// How it came without the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Brought {
     /// A hard link.
     Linked,
     /// A copy on the target's host.
     Copied,
+    /// From the sources' server to the target's, compared by sums of both.
+    ByServer,
 }
 
 /// Kinds of failures.

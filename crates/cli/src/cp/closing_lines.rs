@@ -54,7 +54,10 @@ fn line(report: &Report, look: &str) -> String {
             parts.push(rate(report.bytes_moved as f64 / seconds));
         }
         parts.extend(verification(report));
-        if report.bytes_moved > 0 {
+        if report.files_between_servers > 0 {
+            parts.push(between_servers(report));
+        }
+        if report.bytes_moved > 0 && report.proof != Proof::ByBothServers {
             parts.push(lanes(report));
         }
         if let Some(words) = limited_by(report) {
@@ -213,6 +216,7 @@ fn verification(report: &Report) -> Option<String> {
             });
         }
         Proof::BySize => return Some("size only: this store takes no sum".to_owned()),
+        Proof::ByBothServers => return Some("verified adler32 by both servers".to_owned()),
     };
     Some(match report.only_blake3 {
         Some(hash) => format!("verified BLAKE3 {}{how}", hex(&hash)),
@@ -325,6 +329,14 @@ fn lanes(report: &Report) -> String {
     text
 }
 
+fn between_servers(report: &Report) -> String {
+    let way = format!("from {} to {}", printable(&report.source.place), printable(&report.target.place));
+    match report.files_between_servers == report.files_moved {
+        true => format!("{way}, not through this host"),
+        false => format!("{} {way}, not through this host", files(report.files_between_servers)),
+    }
+}
+
 fn files(n: u64) -> String {
     counted(n, "file", "files")
 }
@@ -344,6 +356,7 @@ pub mod tests {
             files_kept: 0,
             files_linked: 0,
             files_copied_there: 0,
+            files_between_servers: 0,
             others_made: 17,
             deleted: 0,
             withheld: 0,
@@ -476,6 +489,10 @@ pub mod tests {
         says(over_sftp(Proof::ByStore, 0), ", all verified CRC64NVME by the store, ");
         says(over_sftp(Proof::AsStored, 0), ", all verified (with the CRC64NVME that the store keeps), ");
         says(over_sftp(Proof::BySize, 0), ", size only: this store takes no sum, ");
+        let between = Report { files_between_servers: 1_234, ..over_sftp(Proof::ByBothServers, 0) };
+        says(between, ", verified adler32 by both servers, from ");
+        let some = closing_line(&Report { files_between_servers: 3, ..over_sftp(Proof::Confirmed, 0) });
+        assert!(some.contains("size only: ") && some.contains(", 3 files from "), "{some}");
         let broken = Report { files_moved: 0, failed: 1, ..report() };
         assert!(!closing_line(&broken).contains("verified"), "{}", closing_line(&broken));
         let sparse = Report { bytes_kept: 0, bytes_holes: 1 << 40, ..report() };

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use haul_engine::compare::{self, Existing, FileDecision};
 use haul_engine::integrity::Hash;
-use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
 use haul_kept::files::hash;
 use haul_store::{Stat, StoreError};
@@ -21,8 +20,8 @@ use haul_channel::convert;
 use super::incoming::{Incoming, KeptAs};
 use super::references::Sought;
 use super::state::Shared;
-use super::tasks::Task;
-use super::{delayed, deletions, from_reference, itemise, leading, left_out, look, reread, settle};
+use super::to_bring::WantedFile;
+use super::{bringing, delayed, deletions, from_reference, itemise, left_out, settle};
 
 struct Case<'a> {
     index: u64,
@@ -268,57 +267,6 @@ fn want(shared: &Arc<Shared>, case: Case<'_>) {
     let has_other_names = standing.as_ref().is_some_and(|stat| stat.nlink > 1);
     // What was begun in place is finished there.
     let inplace = (selection.inplace || existing == Existing::Unfinished) && !has_other_names;
-    let mut incoming = Incoming::cut_by(shared.job.carriage.cut, index, Arc::clone(item), path, identity, inplace);
-    let mut wanted = Wanted::All;
-    if !incoming.layout.is_whole() && !selection.no_resume {
-        match shared.to.tree().resume_draft(&incoming.path, inplace) {
-            Ok(Some((part, journal))) => {
-                if incoming.resume(part, &journal, shared.trusts_journal(), &|| shared.is_over()) {
-                    wanted = Wanted::Chunks(incoming.missing());
-                } else if shared.is_over() {
-                    // The next run can judge the part.
-                    return;
-                }
-            }
-            Ok(None) => {}
-            Err(error) => return shared.fail_item(index, &error),
-        }
-    }
-    if matches!(wanted, Wanted::All)
-        && let Err(error) = mark(shared, &incoming)
-    {
-        return shared.fail_item(index, &error);
-    }
-    incoming.standing = look::standing(shared, &incoming.path, standing.as_ref(), existing);
-    let incoming = Arc::new(incoming);
-    shared.expect(Arc::clone(&incoming));
-    if let Err(error) = leading::show_draft(shared, &incoming) {
-        return shared.fail(&incoming, &error);
-    }
-    let resumed = incoming.resumed(shared.verifies_disk());
-    if matches!(wanted, Wanted::Chunks(_)) && !incoming.inplace && shared.trusts_journal() {
-        shared.rereads.trust(incoming.resumed_bytes());
-    }
-    match wanted {
-        Wanted::Chunks(ranges) if ranges.is_empty() && resumed.is_none() => {
-            shared.tasks.push(Task::Publish(Arc::clone(&incoming)));
-        }
-        wanted => look::ask(shared, &incoming, wanted),
-    }
-    if let Some(flushed) = resumed {
-        reread::queue(shared, &incoming, flushed);
-    }
-}
-
-/// Marks a file that is written in place where other files may stay: after a death, or another change of the source, the
-/// unfinished one must not.
-fn mark(shared: &Shared, incoming: &Incoming) -> Result<(), StoreError> {
-    if !incoming.inplace || !shared.comparison.rules.may_keep_others() {
-        return Ok(());
-    }
-    let (identity, chunk_bytes) = (incoming.identity, incoming.layout.chunk_bytes());
-    let header = |standing: Option<_>| {
-        journal::Header { identity, chunk_bytes, part: standing.unwrap_or(journal::NOTHING) }.encode()
-    };
-    shared.to.tree().mark_unfinished(&incoming.path, &header, shared.job.selection.flush)
+    let item = Arc::clone(item);
+    bringing::bring_or_ask(shared, WantedFile { index, item, path, identity, inplace, standing, existing });
 }

@@ -8,7 +8,7 @@ use haul_engine::at_risk::CHECKPOINT_BYTES;
 use haul_engine::flush_choice::DIRTY_BYTES_MAX;
 use haul_kept::surroundings::Surroundings;
 use haul_net::Outbound;
-use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, SourceTree, StoreError, TargetTree};
 use haul_striping::movers::Movers;
 use haul_wire::control as wire;
 
@@ -41,6 +41,9 @@ pub trait OpenTarget: Send + Sync {
     fn outbound(&self) -> Option<Arc<Outbound>> {
         None
     }
+
+    /// Shows the sources' tree: their server may send the files by itself ([`haul_store::ThirdParty`]).
+    fn meets(&self, _source: &Arc<dyn SourceTree>) {}
 
     /// The files that go there at once, if the end knows a number.
     fn lanes(&self) -> Option<u16> {

@@ -6,6 +6,7 @@
 //!   name threads    small files: one flush for many, final names
 //!   settle thread   checkpoints and final names of large files; what has to wait for its turn in the manifest:
 //!                   hard links, times of directories, deletions, parts that nobody will go on with
+//!   bring threads   files that the sources' server sends to the target's server by itself
 //!   look threads    files that stand there and differ are read, so that only the rest is sent
 //!   reread threads  what an earlier run left is read again; what the checkpoints flushed is read back from the medium (`--verify disk`)
 //! ```
@@ -13,7 +14,9 @@
 mod abilities;
 mod account_rules;
 mod arrival;
+mod asking;
 mod begin;
+mod bringing;
 mod bye;
 mod claim;
 mod claims;
@@ -62,6 +65,7 @@ mod standing_file;
 mod state;
 mod tally;
 mod tasks;
+mod to_bring;
 mod twins;
 mod write_route;
 mod writers;
@@ -200,6 +204,7 @@ fn run_session(
     settler.join(session.storage_is_lost);
     session.shared.rereads.join(session.storage_is_lost);
     session.shared.looks.join(session.storage_is_lost);
+    session.shared.to_bring.join(session.storage_is_lost);
     let summary = session.shared.summary();
     sender.map(|sender| (sender, summary))
 }

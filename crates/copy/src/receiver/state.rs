@@ -49,6 +49,7 @@ use super::rename_queue::RenameQueue;
 use super::rereads::Rereads;
 use super::tally::Tally;
 use super::tasks::{Task, Tasks};
+use super::to_bring::ToBring;
 use super::write_route::WriteRoutes;
 
 struct Open {
@@ -87,6 +88,7 @@ pub(super) struct Shared {
     pub(super) rename_queue: RenameQueue,
     pub(super) rereads: Rereads,
     pub(super) looks: Looks,
+    pub(super) to_bring: ToBring,
     pub(super) tasks: Tasks,
     pub(super) first_names: SharedFirstNames,
     pub(super) changes: NotedChanges,
@@ -127,12 +129,12 @@ impl Shared {
             ),
         };
         Ok(Self {
-            to,
             comparison,
             disk,
             rename_queue: RenameQueue::new(haul_sys::process::open_file_limit().unwrap_or(u64::MAX)),
             rereads: Rereads::default(),
             looks: Looks::default(),
+            to_bring: ToBring::to(to.tree()),
             tasks: Tasks::default(),
             first_names: SharedFirstNames::new(job.selection.hard_links, job.bounds.foreign_names),
             changes: NotedChanges::new(job.selection.itemise),
@@ -141,6 +143,7 @@ impl Shared {
             tally: Tally::default(),
             other_hosts: OtherHosts::default(),
             failure: Failure::default(),
+            to,
             job,
             outbox,
             watch,
@@ -487,6 +490,7 @@ impl Shared {
         self.tasks.end();
         self.rereads.end();
         self.looks.end();
+        self.to_bring.end();
     }
 
     pub(super) fn moved(&self) -> (u64, u64) {

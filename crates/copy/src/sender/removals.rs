@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_store::{AsCopied, Time};
-use haul_wire::control::{Outcome, OutcomeKind, Selection};
+use haul_wire::control::{Brought, Outcome, OutcomeKind, Selection};
 use haul_wire::manifest::{Item, ItemKind};
 
 use haul_kept::sync::lock;
@@ -79,7 +79,9 @@ impl Removals {
         }
         let origin = lock(&self.expected).remove(&outcome.index)?;
         let is_there = match outcome.result {
-            OutcomeKind::Copied { .. } | OutcomeKind::Made => true,
+            OutcomeKind::Copied { .. } | OutcomeKind::Brought { how: Brought::ByServer, .. } | OutcomeKind::Made => {
+                true
+            }
             OutcomeKind::Kept { .. }
             | OutcomeKind::Touched { .. }
             | OutcomeKind::Brought { .. }

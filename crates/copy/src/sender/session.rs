@@ -23,9 +23,10 @@ use haul_pump::SendRoute;
 use haul_store::SourceTree;
 use haul_striping::lending::is_of_mover;
 use haul_sys::rights::Access;
-use haul_wire::control::{Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
+use haul_wire::control::{Brought, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 
 use crate::rights;
+use crate::sums::PassingBy;
 
 use super::early_look::EarlyLook;
 use super::findings::{Behind, Findings};
@@ -293,7 +294,12 @@ impl<'a> Session<'a> {
 
     /// A peer that only shows life is as good as dead: progress is judged by what moves.
     fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
-        let moved = self.shared.moved();
+        let passing = self.shared.reading.passing();
+        let signs = passing.map_or(0, PassingBy::signs);
+        if let Some(passing) = passing.filter(|_| signs > 0) {
+            self.watch.on_passing(passing.bytes());
+        }
+        let moved = self.shared.moved() + signs;
         if moved != self.moved.0 || !(has_work || self.shared.awaits_word()) {
             self.moved = (moved, Instant::now());
             return Ok(());
@@ -386,6 +392,7 @@ impl<'a> Session<'a> {
             }
             Control::Outcomes(outcomes) => {
                 for outcome in outcomes {
+                    self.check_third_party(&outcome.result)?;
                     self.watch.on_outcome(&outcome)?;
                     self.check_recorded(&outcome.result);
                     let failed = matches!(outcome.result, OutcomeKind::Failed { .. });
@@ -431,6 +438,16 @@ impl<'a> Session<'a> {
             other => on_other_message(other)?,
         }
         Ok(())
+    }
+
+    /// Only a receiver in this process, which has the server's sums, can have files sent past this sender.
+    fn check_third_party(&self, result: &OutcomeKind) -> Result<(), Error> {
+        match result {
+            OutcomeKind::Brought { how: Brought::ByServer, .. } if !self.shared.reading.compares_sums() => {
+                Err(Error::broke_the_protocol("it says that a server sent it a file"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Disks lose data, and stripes of two recordings may be mixed: verified data need not be what was recorded.

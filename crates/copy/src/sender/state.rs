@@ -35,7 +35,7 @@ use haul_striping::lending::Lending;
 use haul_striping::portions::Portions;
 use haul_striping::written::Written;
 
-use crate::sums::SumsToCompare;
+use crate::sums::{PassingBy, SumsToCompare};
 
 use super::announcer::Announcer;
 use super::changes::ChangesLeft;
@@ -95,6 +95,10 @@ pub(super) struct Reading {
 impl Reading {
     pub(super) fn compares_sums(&self) -> bool {
         self.sums.is_some()
+    }
+
+    pub(super) fn passing(&self) -> Option<&PassingBy> {
+        self.sums.as_ref().map(|sums| sums.passing())
     }
 
     /// Enters the server's sum for a read chunk, before the receiver can complete the file.

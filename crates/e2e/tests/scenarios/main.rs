@@ -6,6 +6,7 @@
 mod bad_paths;
 mod bars;
 mod batch;
+mod between_servers;
 mod bootstrap;
 mod changed;
 mod classes;

@@ -295,4 +295,9 @@ fn what_is_verified_waits_for_its_flush_until_its_file_has_an_outcome() {
     tally.on_outcome(&Outcome::of(3, linked), &mut |_| ()).unwrap();
     let totals = tally.totals();
     assert_eq!((totals.files_kept, totals.files_linked, totals.files_copied_there, totals.bytes_moved), (1, 1, 0, 24));
+    let by_server = OutcomeKind::Brought { how: Brought::ByServer, blake3: None };
+    tally.on_item(&file("e", 10)).unwrap();
+    tally.on_outcome(&Outcome::of(4, by_server), &mut |_| ()).unwrap();
+    let totals = tally.totals();
+    assert_eq!((totals.files_kept, totals.files_between_servers, totals.bytes_moved), (1, 1, 34), "it has moved");
 }

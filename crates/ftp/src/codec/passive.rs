@@ -3,6 +3,8 @@
 //! The address that PASV tells is never used: the data comes from the host of the control connection. So no server leads us to another
 //! host, and one behind a NAT that tells its inner address is reached all the same.
 
+use std::net::SocketAddrV4;
+
 /// `229 text (|||PORT|)` (RFC 2428): any character may stand for the bar.
 pub(crate) fn extended(text: &[u8]) -> Option<u16> {
     let begin = text.iter().position(|byte| *byte == b'(')? + 1;
@@ -15,13 +17,21 @@ pub(crate) fn extended(text: &[u8]) -> Option<u16> {
 
 /// `227 text h1,h2,h3,h4,p1,p2 text`, mostly in brackets.
 pub(crate) fn usual(text: &[u8]) -> Option<u16> {
+    address(text).map(|address| address.port())
+}
+
+/// The address, too: another server is told of none that is not known otherwise.
+pub(crate) fn address(text: &[u8]) -> Option<SocketAddrV4> {
     let is_of_number = |byte: &u8| byte.is_ascii_digit() || *byte == b',';
     let numbers =
         text.split(|byte| !is_of_number(byte)).find(|part| part.iter().filter(|byte| **byte == b',').count() == 5)?;
     let numbers: Option<Vec<u8>> =
         numbers.split(|byte| *byte == b',').map(|part| std::str::from_utf8(part).ok()?.parse().ok()).collect();
     match numbers?[..] {
-        [_, _, _, _, high, low] => Some(u16::from_be_bytes([high, low])).filter(|port| *port > 0),
+        [a, b, c, d, high, low] => {
+            let port = Some(u16::from_be_bytes([high, low])).filter(|port| *port > 0)?;
+            Some(SocketAddrV4::new([a, b, c, d].into(), port))
+        }
         _ => None,
     }
 }
@@ -43,7 +53,7 @@ mod tests {
             assert_eq!(extended(bad), None, "{bad:?}");
         }
         assert_eq!(usual(b"Entering Passive Mode (10,0,0,1,4,1)."), Some(1025));
-        assert_eq!(usual(b"=127,0,0,1,0,21"), Some(21));
+        assert_eq!(address(b"=127,0,0,1,0,21"), Some(SocketAddrV4::new([127, 0, 0, 1].into(), 21)));
         for bad in [&b"(1,2,3,4,0,0)"[..], b"(1,2,3,4,256,1)", b"(1,2,3,4,5)", b"", b"(1,2,3,4,,1)"] {
             assert_eq!(usual(bad), None, "{bad:?}");
         }

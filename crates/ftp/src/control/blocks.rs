@@ -42,6 +42,9 @@ impl Control {
         if !self.is_extended {
             commands.push(Command::plain("MODE E"));
         }
+        if self.streams != 1 {
+            commands.push(parallelism(1)?);
+        }
         if kept.is_none() {
             let (waits, command) = self.listen()?;
             listener = Some(waits);
@@ -63,7 +66,7 @@ impl Control {
             let why = format!("the server sends no blocks to this host ({})", reply.shown());
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
-        self.is_extended = true;
+        (self.is_extended, self.streams) = (true, 1);
         let reply = match listener.is_some() && !self.habits.blocks.reaches_us() {
             true => self.first_reply()?,
             false => self.reply()?,
@@ -107,14 +110,7 @@ impl Control {
         let address = self.wire.local()?.ip().to_canonical();
         let listener = bind(address, self.habits.blocks.ports)?;
         let port = listener.local_addr()?.port();
-        let command = match address {
-            IpAddr::V4(address) => {
-                let [a, b, c, d] = address.octets();
-                Command::new("PORT", format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255).as_bytes())?
-            }
-            IpAddr::V6(address) => Command::new("EPRT", format!("|2|{address}|{port}|").as_bytes())?,
-        };
-        Ok((listener, command))
+        Ok((listener, connects_to(SocketAddr::new(address, port))?))
     }
 
     /// Takes the connection of the server, and of nobody else.
@@ -283,6 +279,23 @@ impl Control {
     pub(crate) fn break_off(&mut self) {
         self.is_broken = true;
     }
+}
+
+/// Says where the server is to connect.
+pub(super) fn connects_to(address: SocketAddr) -> io::Result<Command> {
+    let port = address.port();
+    match address.ip() {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            Command::new("PORT", format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255).as_bytes())
+        }
+        IpAddr::V6(address) => Command::new("EPRT", format!("|2|{address}|{port}|").as_bytes()),
+    }
+}
+
+/// Says over how many connections the server sends one file.
+pub(super) fn parallelism(streams: u16) -> io::Result<Command> {
+    Command::new("OPTS", format!("RETR Parallelism={streams},{streams},{streams};").as_bytes())
 }
 
 /// Binds a port of the range, or any.

@@ -7,6 +7,7 @@ mod served;
 mod sorted_names;
 mod walk;
 
+use std::any::Any;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
@@ -65,7 +66,17 @@ impl FtpSource {
         Ok(tree)
     }
 
-    fn path_of(&self, source: u32, source_path: &[u8]) -> io::Result<Vec<u8>> {
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.served.server
+    }
+
+    /// The first component of the paths of each source, and its number.
+    pub(crate) fn first_names(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.roots.iter().zip(0..).map(|(root, number)| (&root.name[..], number))
+    }
+
+    /// The path at the server.
+    pub(crate) fn path_of(&self, source: u32, source_path: &[u8]) -> io::Result<Vec<u8>> {
         check_path(source_path)?;
         let root = self.roots.get(source as usize).ok_or(Errno::INVAL)?;
         if root.name.is_empty() {
@@ -109,6 +120,10 @@ impl SourceTree for FtpSource {
             self.served.server.remove_file(&path).map(|()| true)
         })();
         removed.map_err(|error| StoreError::new("remove the source", source_path, error))
+    }
+
+    fn for_third_party(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self)
     }
 
     fn access(&self) -> Access {

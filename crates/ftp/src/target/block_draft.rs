@@ -16,14 +16,14 @@ use haul_foreign::Adler32Parts;
 use haul_store::{DraftPlan, FileToRead as _, FileToWrite, Journal, Metadata, StoreError, SumKind, Time};
 
 use super::block_journal::{About, BlockJournal, Sums};
-use super::draft::{draft_beside, draft_of, has_time, over, random, set_time, size_of_left, sweep};
+use super::draft::{draft_beside, draft_of, over, random, size_of_left, sweep};
+use super::finished::with_time;
 use super::proof;
 use super::tree::Tree;
 use super::uploads::{Fate, Uploads};
 use crate::codec::listing::Facts;
 use crate::limits::{GATHERED_BYTES, MAX_SUMMED_BYTES, ZEROS_BYTES};
 use crate::refusal::{invalid, is_lasting};
-use crate::server::Times;
 use crate::server::blocks::{End, Finished};
 use crate::source::FtpFile;
 
@@ -301,24 +301,17 @@ impl BlockDraft {
             Some(finished) => finished,
             None => server.finish(&self.draft_place, &end)?,
         };
-        // The first file finds out how times are set.
-        if let Some(mtime) = state.mtime {
-            let how = finished.sets_time_by;
-            match (server.times(), &finished.facts) {
-                (Times::Unknown, Some(facts)) if has_time(facts, mtime) => {
-                    how.into_iter().for_each(|how| server.sets_times(how))
-                }
-                (Times::Lost, _) => {}
-                (known, _) if how == Some(known) => {}
-                _ => finished.facts = set_time(server, &self.draft_place, mtime)?,
-            }
-        }
-        let shown = finished.facts.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
+        let told = finished.sum.take();
+        let facts = match state.mtime {
+            Some(mtime) => with_time(server, &self.draft_place, mtime, finished)?,
+            None => finished.facts,
+        };
+        let shown = facts.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
         if shown.size != Some(size) {
             let has = shown.size.map_or("no size".to_owned(), |size| format!("{size} bytes"));
             return Err(invalid(format!("the server has {has} of it, not {size} bytes")));
         }
-        let Some((sum, digest)) = sum.zip(finished.sum) else { return Ok((shown, None)) };
+        let Some((sum, digest)) = sum.zip(told) else { return Ok((shown, None)) };
         if digest.value != sum.to_be_bytes() {
             return Err(invalid(format!("the server has another {} of it than it was sent", digest.kind.name())));
         }

@@ -4,10 +4,12 @@ mod block_draft;
 mod block_journal;
 mod deletion;
 mod draft;
+mod finished;
 mod journal;
 mod listings;
 pub(crate) mod open;
 mod proof;
+mod third_party;
 pub(crate) mod tree;
 mod uploads;
 
@@ -16,7 +18,7 @@ use std::sync::Arc;
 
 use haul_store::{
     Abilities, Applied, Draft, DraftPlan, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError, TargetTree,
-    check_new_path, check_path, no_directory,
+    ThirdParty, check_new_path, check_path, no_directory,
 };
 use rustix::io::Errno;
 
@@ -26,11 +28,12 @@ use crate::entry;
 use crate::paths::without_slash;
 use crate::refusal::missing;
 use crate::server::{Server, Times};
-use crate::source::FtpFile;
+use crate::source::{FtpFile, FtpSource};
 use block_draft::BlockDraft;
 use deletion::Deletion;
 use draft::FtpDraft;
 use open::OpenOptions;
+use third_party::FtpThirdParty;
 use tree::{Tree, split};
 use uploads::Uploads;
 
@@ -42,7 +45,7 @@ pub struct FtpServer(Arc<Server>);
 
 /// A tree at a server that is written.
 #[derive(Debug)]
-pub struct FtpTarget(Arc<Tree>, Arc<Uploads>);
+pub struct FtpTarget(Arc<Tree>, Arc<Uploads>, Option<Arc<FtpThirdParty>>);
 
 impl FtpServer {
     /// The server is asked nothing yet.
@@ -73,7 +76,7 @@ impl FtpServer {
     /// It is no directory, or cannot be made.
     pub fn open(&self, typed: &[u8], options: OpenOptions) -> Result<(FtpTarget, Option<Vec<u8>>)> {
         let (tree, name) = open::open(&self.0, typed, options)?;
-        Ok((FtpTarget(tree, Arc::default()), name))
+        Ok((FtpTarget(tree, Arc::default(), None), name))
     }
 }
 
@@ -83,6 +86,14 @@ fn context<T>(op: &'static str, path: &[u8], done: impl FnOnce() -> io::Result<T
 }
 
 impl FtpTarget {
+    /// The server of the source sends its files itself, if both servers can. Otherwise it is told why not. `None`: a hash of each file is
+    /// wanted.
+    #[must_use]
+    pub fn taking_from(self, source: Option<&Arc<FtpSource>>) -> FtpTarget {
+        let between = FtpThirdParty::between(source, &self.0);
+        FtpTarget(self.0, self.1, between.map(Arc::new))
+    }
+
     fn stat_of(&self, path: &[u8]) -> io::Result<Option<Stat>> {
         if self.0.is_missing() {
             return check_path(path).map(|()| None);
@@ -119,6 +130,10 @@ impl TargetTree for FtpTarget {
             holes: false,
             ..Abilities::ALL
         }
+    }
+
+    fn third_party(&self) -> Option<Arc<dyn ThirdParty>> {
+        self.2.clone().map(|between| between as Arc<dyn ThirdParty>)
     }
 
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {

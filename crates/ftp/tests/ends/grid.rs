@@ -175,7 +175,7 @@ fn a_connection_of_another_host_brings_no_data() {
 
 #[test]
 fn files_go_up_in_blocks_of_any_order_and_get_their_names_at_the_end() {
-    for fault in [Fault::None, Fault::ClosesKept] {
+    for fault in [Fault::None, Fault::ClosesKept, Fault::TellsOther] {
         let server = GridServer::start(&[("/f", b"old")], fault);
         for (path, size) in [("f", 0), ("f", 10), ("g", 1 << 20), ("long", LONG)] {
             put(&server, path, &data(size)).unwrap();

@@ -65,6 +65,10 @@ pub enum Fault {
     SumsWhole,
     /// Tells no sum of a part.
     SumsNoParts,
+    /// Tells another host in its answer to PASV.
+    TellsOther,
+    /// Closes all connections of one upload in its middle.
+    CutsOnce,
 }
 
 pub struct GridServer {
@@ -246,7 +250,8 @@ impl Session {
             "PORT" if self.fault == Fault::NoPort => self.say("500 Illegal PORT command"),
             "PORT" => {
                 let numbers: Vec<u16> = argument.split(',').map(|part| part.parse().unwrap()).collect();
-                self.down = Some(SocketAddr::from(([127, 0, 0, 1], numbers[4] << 8 | numbers[5])));
+                let host: [u8; 4] = std::array::from_fn(|at| numbers[at] as u8);
+                self.down = Some(SocketAddr::from((host, numbers[4] << 8 | numbers[5])));
                 self.data = None;
                 self.say("200 ok")
             }
@@ -254,8 +259,9 @@ impl Session {
                 let listener = TcpListener::bind("127.0.0.1:0")?;
                 let port = listener.local_addr()?.port();
                 (self.passive, self.data) = (Some(listener), None);
+                let host = if self.fault == Fault::TellsOther { "192,0,2,1" } else { "127,0,0,1" };
                 match verb {
-                    "PASV" => self.say(&format!("227 ok (192,0,2,1,{},{})", port >> 8, port & 255)),
+                    "PASV" => self.say(&format!("227 ok ({host},{},{})", port >> 8, port & 255)),
                     _ => self.say(&format!("229 ok (|||{port}|)")),
                 }
             }
@@ -282,7 +288,7 @@ impl Session {
             }
             "DELE" if self.files.lock().unwrap().remove(argument).is_some() => self.say("250 ok"),
             "DELE" => self.say("550 no"),
-            "TYPE" | "DCAU" | "MODE" | "MFMT" | "CWD" => self.say("200 ok"),
+            "TYPE" | "DCAU" | "MODE" | "MFMT" | "CWD" | "OPTS" => self.say("200 ok"),
             _ => self.say("500 what?"),
         }
     }
@@ -384,7 +390,7 @@ impl Session {
             }
         }
         let (fault, files) = (self.fault, Arc::clone(&self.files));
-        loop {
+        for number in 0_u64.. {
             let data = self.data.as_mut().unwrap();
             let mut header = [0; HEADER_BYTES];
             data.read_exact(&mut header)?;
@@ -404,7 +410,13 @@ impl Session {
                     content.resize(end, 0);
                 }
                 content[start..end].copy_from_slice(&bytes);
-                if self.taken.fetch_add(bytes.len(), Ordering::Relaxed) > CUTS_AFTER && fault == Fault::Cuts {
+                let before = self.taken.fetch_add(bytes.len(), Ordering::Relaxed);
+                let is_cut = match fault {
+                    Fault::Cuts => before > CUTS_AFTER,
+                    Fault::CutsOnce => before <= CUTS_AFTER && before + bytes.len() > CUTS_AFTER,
+                    _ => false,
+                };
+                if is_cut {
                     return Err(std::io::ErrorKind::BrokenPipe.into());
                 }
             }
@@ -412,7 +424,8 @@ impl Session {
                 Fault::Markers => loop {
                     self.control.get_mut().write_all(&b"111 Range Marker 0-1\r\n".repeat(1000))?;
                 },
-                _ => self.say("111 Range Marker 0-1")?,
+                _ if number < 30 => self.say("111 Range Marker 0-1")?,
+                _ => {}
             }
             if header.flags & Header::END_OF_DATA != 0 {
                 break;

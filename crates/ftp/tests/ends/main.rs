@@ -6,6 +6,7 @@ use haul_store::{
     Time, WalkOptions,
 };
 
+mod between;
 #[path = "../../../store/tests/conformance/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros, reason = "only some scenarios of a target apply")]
 mod conformance;

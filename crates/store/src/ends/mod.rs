@@ -17,5 +17,6 @@ pub(crate) mod one_file;
 pub(crate) mod place_tree;
 pub(crate) mod reading;
 pub(crate) mod sums;
+pub(crate) mod third_party;
 pub(crate) mod writing;
 pub(crate) mod zeros;

@@ -1,5 +1,6 @@
 //! The traits of an end that is read: a tree, its items, and a file.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -42,6 +43,11 @@ pub trait SourceTree: Debug + Send + Sync {
 
     /// The source in whose directory a target has this draft; the walk then fails there.
     fn seen_at(&self, _draft: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// This tree, for a target to which its server may send files by itself ([`ThirdParty`](crate::ThirdParty)).
+    fn for_third_party(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 

@@ -9,6 +9,7 @@ use super::abilities::Abilities;
 use super::connections::Connections;
 use super::journal::Journal;
 use super::reading::SourceFile;
+use super::third_party::ThirdParty;
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::ZERO_BUFFER_BYTES;
 use crate::local_tree::LocalTree;
@@ -28,6 +29,11 @@ pub trait TargetTree: Debug + Send + Sync {
 
     /// The connections to a serving host, where they set the pace.
     fn connections(&self) -> Option<Arc<dyn Connections>> {
+        None
+    }
+
+    /// How the server of the sources sends files here by itself, if it does.
+    fn third_party(&self) -> Option<Arc<dyn ThirdParty>> {
         None
     }
 

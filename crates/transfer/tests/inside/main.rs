@@ -29,3 +29,4 @@ mod several_sources;
 mod shared_flush;
 mod slow_disk;
 mod standing;
+mod third_party;

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use haul_engine::schedule::MAX_REPAIRS;
 use haul_wire::control::{
-    Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Void, Wanted,
+    Answer, Brought, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Void, Wanted,
 };
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
@@ -169,6 +169,13 @@ fn what_was_not_offered_is_not_sent() {
         check(index, Wanted::Chunks(vec![ChunkRange { first: 0, count: 1 }]), "not open");
     }
     check(DIRECTORY, Wanted::All, "no data");
+}
+
+#[test]
+fn no_other_host_says_that_a_server_sent_it_a_file() {
+    let mut source = Source::open();
+    source.settles(SMALL, OutcomeKind::Brought { how: Brought::ByServer, blake3: None });
+    source.peer.broke_the_protocol("a server sent it a file");
 }
 
 #[test]
