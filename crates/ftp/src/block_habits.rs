@@ -1,7 +1,7 @@
 //! What is known of a server's extended block mode (MODE E, GridFTP), for all control connections to it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use haul_foreign::Reach;
 use haul_net::Way;
@@ -13,7 +13,8 @@ pub struct Grid {
     pub ports: Option<(u16, u16)>,
     /// Bytes that are going to be written there, as far as is known: so many connections are dialled ahead.
     pub foreseen_bytes: u64,
-    /// Data connections of uploads take these ways in turn. Empty: they take that of all connections.
+    /// Data connections take these ways in turn: of a download the server makes them, to the addresses of these ways. Empty: they take
+    /// that of all connections.
     pub ways: Vec<Way>,
 }
 
@@ -22,8 +23,12 @@ pub struct Grid {
 pub(crate) struct BlockHabits {
     pub(crate) ports: Option<(u16, u16)>,
     ways: Vec<Way>,
-    /// Data connections of uploads so far.
+    /// Data connections so far.
     turns: AtomicUsize,
+    /// The addresses of this host at which data of a server is waited for.
+    own_addresses: Vec<OwnAddress>,
+    /// One of them was just found to be of no use.
+    has_barred: AtomicBool,
     /// The server is one of GridFTP.
     pub(crate) is_grid: bool,
     /// Files are asked for in blocks.
@@ -34,6 +39,17 @@ pub(crate) struct BlockHabits {
     takes_no_more: AtomicBool,
 }
 
+/// An address of this host that the server is told of.
+#[derive(Debug)]
+struct OwnAddress {
+    address: IpAddr,
+    state: AtomicU8,
+}
+
+const UNTRIED: u8 = 0;
+const REACHED: u8 = 1;
+const BARRED: u8 = 2;
+
 impl BlockHabits {
     pub(crate) fn new(grid: Option<&Grid>) -> BlockHabits {
         BlockHabits {
@@ -41,6 +57,8 @@ impl BlockHabits {
             ports: grid.and_then(|grid| grid.ports),
             ways: grid.map(|grid| grid.ways.clone()).unwrap_or_default(),
             turns: AtomicUsize::new(0),
+            own_addresses: grid.map(own_addresses).unwrap_or_default(),
+            has_barred: AtomicBool::new(false),
             asks_for_them: AtomicBool::new(grid.is_some()),
             reaches_us: AtomicBool::new(false),
             takes_no_more: AtomicBool::new(false),
@@ -53,6 +71,29 @@ impl BlockHabits {
         let Some(count) = std::num::NonZero::new(ways.len()) else { return vec![usual.clone()] };
         ways.rotate_left(self.turns.fetch_add(1, Ordering::Relaxed) % count);
         ways.into_iter().map(|way| Reach { way: way.clone(), ..usual.clone() }).collect()
+    }
+
+    /// The address at which the next data of the server is waited for, and its number: that of the control connection has none.
+    pub(crate) fn waits_at(&self, usual: IpAddr) -> (IpAddr, Option<usize>) {
+        let is_open =
+            |own: &OwnAddress| own.address.is_ipv4() == usual.is_ipv4() && own.state.load(Ordering::Relaxed) != BARRED;
+        let open: Vec<usize> = (0..self.own_addresses.len()).filter(|at| is_open(&self.own_addresses[*at])).collect();
+        let Some(count) = std::num::NonZero::new(open.len()) else { return (usual, None) };
+        let at = open[self.turns.fetch_add(1, Ordering::Relaxed) % count];
+        let address = self.own_addresses[at].address;
+        (address, Some(at).filter(|_| address != usual))
+    }
+
+    /// The server does not reach this address. Data comes to the others.
+    pub(crate) fn bars(&self, number: usize) {
+        if self.own_addresses[number].state.swap(BARRED, Ordering::Relaxed) != BARRED {
+            self.has_barred.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True once, when an address was barred.
+    pub(crate) fn has_barred(&self) -> bool {
+        self.has_barred.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn asks_for_them(&self) -> bool {
@@ -73,13 +114,26 @@ impl BlockHabits {
         self.takes_no_more.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn reaches_us(&self) -> bool {
-        self.reaches_us.load(Ordering::Relaxed)
+    pub(crate) fn reaches_us(&self, number: Option<usize>) -> bool {
+        match number {
+            Some(number) => self.own_addresses[number].state.load(Ordering::Relaxed) == REACHED,
+            None => self.reaches_us.load(Ordering::Relaxed),
+        }
     }
 
-    pub(crate) fn reached_us(&self) {
-        self.reaches_us.store(true, Ordering::Relaxed);
+    pub(crate) fn reached_us(&self, number: Option<usize>) {
+        match number {
+            Some(number) => self.own_addresses[number].state.store(REACHED, Ordering::Relaxed),
+            None => self.reaches_us.store(true, Ordering::Relaxed),
+        }
     }
+}
+
+/// A single way is that of the control connection.
+fn own_addresses(grid: &Grid) -> Vec<OwnAddress> {
+    let locals = grid.ways.iter().filter_map(|way| way.local);
+    let own: Vec<OwnAddress> = locals.map(|address| OwnAddress { address, state: AtomicU8::new(UNTRIED) }).collect();
+    if own.len() > 1 { own } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -99,5 +153,26 @@ mod tests {
         let [one, two] = [[10, 0, 0, 1], [10, 0, 1, 1]].map(|local| Some(IpAddr::from(local)));
         assert_eq!([next(&habits), next(&habits), next(&habits)], [[one, two], [two, one], [one, two]]);
         assert_eq!(next(&BlockHabits::new(Some(&Grid::default()))), [None]);
+    }
+
+    #[test]
+    fn data_is_waited_for_at_the_named_addresses_in_turn_but_at_none_that_the_server_does_not_reach() {
+        let locals = [[10, 0, 0, 1], [10, 0, 1, 1], [10, 0, 2, 1]].map(IpAddr::from);
+        let ways = locals.map(|local| Way { local: Some(local), ..Way::default() }).to_vec();
+        let habits = BlockHabits::new(Some(&Grid { ways, ..Grid::default() }));
+        let next = || habits.waits_at(locals[0]);
+        assert_eq!([next(), next(), next()], [(locals[0], None), (locals[1], Some(1)), (locals[2], Some(2))]);
+        assert!(!habits.has_barred());
+        habits.bars(1);
+        assert!(habits.has_barred() && !habits.has_barred());
+        assert_eq!([next(), next()].map(|(address, _)| address), [locals[2], locals[0]]);
+        habits.reached_us(Some(2));
+        assert!(habits.reaches_us(Some(2)) && !habits.reaches_us(None));
+        let one = Grid { ways: vec![Way { local: Some(locals[1]), ..Way::default() }], ..Grid::default() };
+        assert_eq!(
+            BlockHabits::new(Some(&one)).waits_at(locals[0]),
+            (locals[0], None),
+            "it is where the server sees us"
+        );
     }
 }

@@ -56,6 +56,7 @@ pub(crate) enum Matter {
     InPlace,
     Parts,
     Blocks,
+    Addresses,
 }
 
 impl Matter {
@@ -70,6 +71,9 @@ impl Matter {
             Matter::Modes => "this server does not set modes (SITE CHMOD): files have those that it gives them",
             Matter::Blocks => {
                 "the server sends no blocks to this host (a firewall, or its way of sending): it is read as by FTP"
+            }
+            Matter::Addresses => {
+                "the server does not reach this host at every address of --paths: its data comes over the others"
             }
             Matter::InPlace => {
                 "files are written under their final names (--inplace): one that is cut off may show half of its content"

@@ -148,7 +148,11 @@ pub(crate) fn sources(
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Sources, Error> {
-    for text in server_terms::not_kept(&job.carriage, Connections::ToRead) {
+    let told = match job.sources.iter().all(is_grid) && grid_ends::comes_over_all_paths(job) {
+        true => server_terms::not_kept_by_turns(&job.carriage, Connections::ToRead),
+        false => server_terms::not_kept(&job.carriage, Connections::ToRead),
+    };
+    for text in told {
         watch.tell(&Event::Warning { text });
     }
     let connections = job.carriage.lanes.unwrap_or(CONNECTIONS_MAX);

@@ -29,6 +29,11 @@ pub(crate) fn grid(job: &Job, is_target: bool, surroundings: &Surroundings) -> R
     Ok(Grid { ports, foreseen_bytes, ways: named_ways(&job.carriage) })
 }
 
+/// The server sends to an address of each path. A path that is named by its device has none to tell.
+pub(crate) fn comes_over_all_paths(job: &Job) -> bool {
+    named_ways(&job.carriage).iter().all(|way| way.local.is_some())
+}
+
 /// Tells tools of Globus which ports a firewall lets through.
 const PORT_RANGE: &str = "GLOBUS_TCP_PORT_RANGE";
 

@@ -23,6 +23,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("many-small", include_str!("../../../experiments/many-small.toml")),
     ("multipath", include_str!("../../../experiments/multipath.toml")),
     ("multipath-gridftp", include_str!("../../../experiments/multipath-gridftp.toml")),
+    ("multipath-gridftp-down", include_str!("../../../experiments/multipath-gridftp-down.toml")),
     ("politeness", include_str!("../../../experiments/politeness.toml")),
     ("radio-200m-50ms", include_str!("../../../experiments/radio-200m-50ms.toml")),
     ("routes", include_str!("../../../experiments/routes.toml")),

@@ -38,7 +38,7 @@ impl Control {
     pub(crate) fn fetch(&mut self, command: Command) -> io::Result<Data> {
         self.settle()?;
         let kept = self.take_kept(Direction::Down);
-        let (mut commands, mut listener) = (Vec::new(), None);
+        let (mut commands, mut listener, mut number) = (Vec::new(), None, None);
         if !self.is_extended {
             commands.push(Command::plain("MODE E"));
         }
@@ -46,8 +46,8 @@ impl Control {
             commands.push(parallelism(1)?);
         }
         if kept.is_none() {
-            let (waits, command) = self.listen()?;
-            listener = Some(waits);
+            let (waits, command, at) = self.listen()?;
+            (listener, number) = (Some(waits), at);
             commands.push(command);
         }
         let before = commands.len();
@@ -64,16 +64,16 @@ impl Control {
             // The transfer itself may have begun in another mode.
             self.is_broken = true;
             let why = format!("the server sends no blocks to this host ({})", reply.shown());
-            return Err(io::Error::new(ErrorKind::Unsupported, why));
+            return Err(self.leave_out(number, io::Error::new(ErrorKind::Unsupported, why)));
         }
         (self.is_extended, self.streams) = (true, 1);
-        let reply = match listener.is_some() && !self.habits.blocks.reaches_us() {
-            true => self.first_reply()?,
+        let reply = match listener.is_some() && !self.habits.blocks.reaches_us(number) {
+            true => self.first_reply().map_err(|error| self.leave_out(number, error))?,
             false => self.reply()?,
         };
         match reply.code {
             125 | 150 => {}
-            425 | 426 if listener.is_some() => return Err(unreached(&reply.shown())),
+            425 | 426 if listener.is_some() => return Err(self.leave_out(number, unreached(&reply.shown()))),
             _ if reply.is_preliminary() => {
                 self.is_broken = true;
                 return Err(invalid(format!("the server answers in an unknown way ({})", reply.shown())));
@@ -86,11 +86,25 @@ impl Control {
         match (kept, listener) {
             (Some(data), _) => Ok(data),
             (None, Some(listener)) => {
-                let accepted = self.accept(&listener).inspect_err(|_| self.is_broken = true)?;
-                self.habits.blocks.reached_us();
+                let accepted = self.accept(&listener).map_err(|error| {
+                    self.is_broken = true;
+                    self.leave_out(number, error)
+                })?;
+                self.habits.blocks.reached_us(number);
                 Ok(accepted)
             }
             (None, None) => unreachable!("it waits for a connection where none is kept"),
+        }
+    }
+
+    /// An address of this host that the server does not reach is left out: there are others.
+    fn leave_out(&self, number: Option<usize>, error: io::Error) -> io::Error {
+        match number {
+            Some(number) if error.kind() == ErrorKind::Unsupported => {
+                self.habits.blocks.bars(number);
+                io::Error::new(ErrorKind::ConnectionAborted, error.to_string())
+            }
+            _ => error,
         }
     }
 
@@ -106,11 +120,16 @@ impl Control {
     }
 
     /// Opens a port for one connection of the server.
-    fn listen(&self) -> io::Result<(TcpListener, Command)> {
-        let address = self.wire.local()?.ip().to_canonical();
-        let listener = bind(address, self.habits.blocks.ports)?;
+    fn listen(&self) -> io::Result<(TcpListener, Command, Option<usize>)> {
+        let (address, number) = self.habits.blocks.waits_at(self.wire.local()?.ip().to_canonical());
+        let bound = bind(address, self.habits.blocks.ports);
+        let listener = bound.map_err(|error| match number {
+            // No interface may have this address any more.
+            Some(_) => self.leave_out(number, io::Error::new(ErrorKind::Unsupported, error)),
+            None => error,
+        })?;
         let port = listener.local_addr()?.port();
-        Ok((listener, connects_to(SocketAddr::new(address, port))?))
+        Ok((listener, connects_to(SocketAddr::new(address, port))?, number))
     }
 
     /// Takes the connection of the server, and of nobody else.

@@ -49,6 +49,9 @@ impl Server {
                 self.pool.pause(turn);
                 line.fetch(command)
             });
+            if self.account().habits.blocks.has_barred() {
+                self.tell(Matter::Addresses);
+            }
             match begun {
                 Ok(data) => (Ok(Download::in_blocks(data, line, at, end)), None),
                 Err(error) => (Err(error), Some(line)),

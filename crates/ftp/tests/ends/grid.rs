@@ -206,6 +206,36 @@ fn uploads_take_the_named_paths_in_turn_and_one_that_is_gone_is_left_out() {
     assert!(["/f", "/g"].iter().all(|path| server.content(path) == Some(data(LONG))));
 }
 
+#[test]
+fn downloads_come_to_the_named_addresses_in_turn_and_one_that_is_gone_is_left_out_with_a_word() {
+    let server = GridServer::start(&[("/f", &data(LONG))], Fault::None);
+    // No host has the second address.
+    let locals = [[127, 0, 0, 2], [192, 0, 2, 1], [127, 0, 0, 3]].map(IpAddr::from);
+    let ways = locals.map(|local| Way { local: Some(local), ..Way::default() }).to_vec();
+    let (told, grid) = (Arc::new(Mutex::new(Vec::new())), Some(Grid { ways, ..Grid::default() }));
+    let hears = Arc::clone(&told);
+    let tell = Box::new(move |text: String| hears.lock().unwrap().push(text));
+    let tree = FtpSource::open(Settings { grid, tell, ..server.settings() }, &[b"/f".to_vec()]).unwrap();
+    let file = &tree.open(0, b"f").unwrap();
+    std::thread::scope(|scope| {
+        for part in 0..3 {
+            scope.spawn(move || {
+                let (start, end) = (part << 20, (part + 1) << 20);
+                file.reads_on(start as u64, end as u64);
+                for at in (start..end).step_by(256 << 10) {
+                    let mut block = vec![0; 256 << 10];
+                    assert_eq!(file.read_at(&mut block, at as u64).unwrap(), block.len());
+                    assert!(block == data(LONG)[at..at + block.len()]);
+                }
+            });
+        }
+    });
+    assert!(["PORT 127,0,0,2,", "PORT 127,0,0,3,"].iter().all(|port| server.count(port) > 0));
+    assert_eq!((server.count("PORT 192"), server.count("REST")), (0, 0));
+    let told = told.lock().unwrap();
+    assert!(told.len() == 1 && told[0].contains("at every address of --paths"), "{told:?}");
+}
+
 /// The first file of a target, alone: the questions that it costs.
 fn put_alone(server: &GridServer, settings: Settings, content: &[u8]) {
     let to = FtpServer::new(settings);
