@@ -403,9 +403,12 @@ fn of_two_names_that_are_one_at_the_target_the_first_stays_and_the_second_fails(
         let name = String::from_utf8(stopped.new_name()).unwrap();
         match &first {
             None => first = Some(name),
-            // Such a file system shows the first file under the second name.
-            Some(first) if *first != name && to.join(first).exists() => {
-                std::fs::rename(to.join(first), to.join(&name)).unwrap();
+            // Such a file system shows the first file under the second name. The first rename went on a moment ago.
+            Some(first) if *first != name => {
+                let until = Instant::now() + Duration::from_secs(20);
+                while std::fs::rename(to.join(first), to.join(&name)).is_err() && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
             Some(_) => {}
         }
