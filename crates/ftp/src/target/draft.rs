@@ -535,6 +535,8 @@ impl FileToWrite for FtpDraft {
             state.body = Body::Named;
             self.tree.server.compared(sum);
             self.tree.note(&self.path, Some(shown));
+            // A second copy may have begun a draft of this name: it is not ours to sweep.
+            self.tree.note(&draft_beside(&self.path), None);
             // One that stays tells of a draft that is gone.
             let _ = self.journal.remove();
             Ok(())

@@ -455,6 +455,22 @@ fn an_upload_that_broke_off_is_gone_on_with_behind_what_the_server_has() {
 }
 
 #[test]
+fn a_draft_that_has_its_name_is_not_swept_again() {
+    let server = Server::start(&[], Faults { promises_rest: true, ..Faults::default() });
+    let journals = tempfile::tempdir().unwrap();
+    broken_off(&server, journals.path());
+    let part = part_of(&server).unwrap();
+    let target = keeping_target(&server, journals.path());
+    let (draft, _) = target.resume_draft(b"f", false).unwrap().unwrap();
+    assert_eq!(draft.proves(0, 1 << 20), Some(true));
+    draft.write_at(&data(LONG)[1 << 20..], 1 << 20).unwrap();
+    draft.commit(&Metadata::default(), true).unwrap();
+    let of_another = server.nodes.lock().unwrap()["/f"].clone();
+    server.nodes.lock().unwrap().insert(part.clone(), of_another);
+    assert!(!target.sweep_draft_of(b"f") && server.content(&part).is_some(), "it is of a copy that has just begun");
+}
+
+#[test]
 fn a_second_copy_to_a_file_that_goes_up_fails_and_leaves_it() {
     let server = Server::start(&[], Faults { promises_rest: true, ..Faults::default() });
     let journals = tempfile::tempdir().unwrap();
