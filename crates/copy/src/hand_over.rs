@@ -1,4 +1,5 @@
-//! Two roles in one process hand data over in one buffer, where a connection would copy it twice and both would hash it.
+//! Two roles in one process hand data over in one buffer, where a connection would copy it twice and both would hash it. The sender sees
+//! the target, too.
 //!
 //! ```text
 //! sender's lane: begin a unit -> read a block into its buffer -> the receiver's half hashes it there, and writes it from there
@@ -7,11 +8,12 @@
 //! lane.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use haul_kept::sync::lock;
-use haul_store::Connections;
+use haul_store::{Access, Connections, TargetTree};
 use haul_wire::lane::UnitHeader;
 
 /// The receiver's half of a lane, as the sender's half calls it.
@@ -40,7 +42,8 @@ pub(crate) trait TakesUnits: Send {
 /// The lanes of one job between two roles in this process.
 pub struct HandOver {
     places: Box<[Place]>,
-    target_connections: OnceLock<Arc<dyn Connections>>,
+    target: OnceLock<Arc<dyn TargetTree>>,
+    takes_runs: AtomicBool,
 }
 
 struct Place {
@@ -61,17 +64,25 @@ impl HandOver {
     /// Takes lanes with numbers below `lanes`.
     pub fn new(lanes: u16) -> Self {
         let place = |_| Place { state: Mutex::new(State::Awaited), opened: Condvar::new() };
-        Self { places: (0..lanes).map(place).collect(), target_connections: OnceLock::new() }
+        Self { places: (0..lanes).map(place).collect(), target: OnceLock::new(), takes_runs: AtomicBool::new(false) }
     }
 
-    pub(crate) fn target_is_open(&self, connections: Option<Arc<dyn Connections>>) {
-        if let Some(connections) = connections {
-            let _ = self.target_connections.set(connections);
-        }
+    pub(crate) fn target_is_open(&self, target: &Arc<dyn TargetTree>) {
+        let _ = self.target.set(Arc::clone(target));
     }
 
     pub(crate) fn target_connections(&self) -> Option<Arc<dyn Connections>> {
-        self.target_connections.get().cloned()
+        self.target.get()?.connections()
+    }
+
+    /// See [`TargetTree::access`].
+    pub(crate) fn target_access(&self) -> Option<Access> {
+        Some(self.target.get()?.access())
+    }
+
+    /// Notes that the target takes runs. True: it is news, for lanes that wait.
+    pub(crate) fn begins_runs(&self) -> bool {
+        !self.takes_runs.swap(true, Ordering::Relaxed)
     }
 
     /// Begins the receiver's half of a lane, until the result is dropped. `None`: no hand-over.

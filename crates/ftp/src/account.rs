@@ -25,6 +25,7 @@ use crate::codec::features::Features;
 use crate::codec::reply::Reply;
 use crate::control::{Control, Habits};
 use crate::pipe::{MakePipe, PipeWire};
+use crate::range_habits::RangeUploads;
 use crate::refusal::{invalid, refusal};
 use crate::wire::{Tls, Wire};
 
@@ -77,6 +78,8 @@ pub struct Settings {
     pub tell_sums: TellSums,
     /// A directory of this host for journals of uploads. `None`: an upload that breaks off begins anew.
     pub journals: Option<PathBuf>,
+    /// Large files go up over several connections. `None`: over one.
+    pub ranges: Option<RangeUploads>,
     /// It is a server of GridFTP, and spoken to as such.
     pub grid: Option<Grid>,
     /// Control connections go through pipes, and `host` is where data connections lead.

@@ -403,7 +403,7 @@ impl Control {
     }
 
     /// Opens a data connection. The data comes from the host of the control connection, and from no other.
-    fn connect_data(&mut self) -> io::Result<Data> {
+    pub(crate) fn connect_data(&mut self) -> io::Result<Data> {
         self.settle_transfers()?;
         while self.owed.contains(&Owed::Port) {
             self.read_one_owed()?;
@@ -494,6 +494,28 @@ impl Control {
         Ok(data)
     }
 
+    /// Begins a transfer to the server over a data connection that is there, without a wait: for servers that were found to write at the byte
+    /// of REST. True: the reply to REST is still to come.
+    pub(crate) fn begin_range(&mut self, command: Command, offset: u64) -> io::Result<bool> {
+        let rest = Command::new("REST", offset.to_string().as_bytes())?;
+        if self.habits.takes_several() {
+            self.send(&[rest, command])?;
+            return Ok(true);
+        }
+        let reply = self.ask(rest)?;
+        if !reply.wants_more() {
+            return Err(refusal(&reply));
+        }
+        self.send(&[command])?;
+        Ok(false)
+    }
+
+    /// The next reply that is not owed.
+    pub(crate) fn next_reply(&mut self) -> io::Result<Reply> {
+        self.read_owed()?;
+        self.reply()
+    }
+
     /// Ends a transfer: the server has sent, or taken, all of it.
     pub(crate) fn end_transfer(&mut self, asks_ahead: bool) -> io::Result<()> {
         if asks_ahead {
@@ -522,6 +544,11 @@ impl Control {
             Direction::Up => Owed::Upload,
             Direction::Down => Owed::Download,
         });
+    }
+
+    /// The reply to a command in front of such a transfer comes, too.
+    pub(crate) fn owe_any(&mut self) {
+        self.owed.push_back(Owed::Any);
     }
 
     pub(crate) fn be_patient(&self, silence: Duration) -> io::Result<()> {

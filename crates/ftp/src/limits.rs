@@ -158,6 +158,36 @@ pub(crate) const MARKERS_AT_ONCE: u64 = 64;
 /// See above.
 pub(crate) const MARKERS_PER_S: u64 = 10;
 
+/// A shorter path is filled by one upload: the window of a usual host, 4 MB, is 2 GB/s over 2 ms.
+pub const RANGES_FROM_US: u32 = 2_000;
+
+/// A part of a file that is worth a connection of its own, however near the server is.
+pub(crate) const WORTH_RANGES_BYTES: u64 = 8 << 20;
+
+/// A file with which ranges are tried: two pages.
+pub(crate) const TRIED_BYTES: usize = 8192;
+
+/// A byte is written behind the end of one such file. A hole of a page is the least that a disk can leave out.
+pub(crate) const TRIED_BEHIND: u64 = 12_288;
+
+/// A byte is written inside the other one, which must stay as long.
+pub(crate) const TRIED_WITHIN: u64 = 4096;
+
+/// The wait for a server's processes at such a trial, beside the round trips: within it a busy one answers, too.
+pub(crate) const RANGE_TRIAL_GRACE: Duration = Duration::from_millis(500);
+
+/// Connections of one file that are cut and begun anew. Each may cost a chunk that is read back.
+pub(crate) const MAX_CUTS: u32 = 16;
+
+/// Bytes at the beginning of a range that are read back before the file gets its name.
+pub(crate) const SEAM_BYTES: usize = 64;
+
+/// Ranges of one file that are looked at so. A copy over 48 connections has about as many, and some more as lanes end.
+pub(crate) const MAX_SEAMS: usize = 256;
+
+/// Connections that read back at once: as many as a far path begins with.
+pub(crate) const READ_BACK_AT_ONCE: usize = 16;
+
 /// An upload waits for its turn as long as this, where all connections of the server are taken.
 pub(crate) const UPLOAD_PATIENCE: Duration = Duration::from_secs(60);
 

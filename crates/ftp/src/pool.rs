@@ -324,7 +324,8 @@ impl<R: Send + 'static> Pool<R> {
         Ok(self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    fn dial_ahead(self: &Arc<Self>) {
+    /// Dials for the file that is foreseen.
+    pub(crate) fn dial_ahead(self: &Arc<Self>) {
         let mut state = self.lock();
         let foreseen_bytes = std::mem::take(&mut state.foreseen_bytes);
         if foreseen_bytes == 0 {
@@ -375,6 +376,17 @@ impl<R: Send + 'static> Pool<R> {
     /// A transfer has brought something.
     pub(crate) fn moved(&self) {
         self.lock().moved = Instant::now();
+    }
+
+    /// No transfer has brought anything for so long that whoever waits for a connection gives up.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.lock().moved.elapsed() >= TURN_PATIENCE
+    }
+
+    /// A connection is there, or on its way, that nobody uses.
+    pub(crate) fn has_spare(&self) -> bool {
+        let state = self.lock();
+        !state.resting.is_empty() || state.dialling > state.waiting
     }
 
     /// Keeps a transfer that stands at this place of a file.

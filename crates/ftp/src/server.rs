@@ -5,6 +5,7 @@
 
 pub(crate) mod between;
 pub(crate) mod blocks;
+mod ranges;
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -26,6 +27,7 @@ use crate::control::Begun;
 use crate::limits::{MAX_LINE_BYTES, SUM_PATIENCE};
 use crate::paths::{join, split};
 use crate::pool::{Pool, Purpose};
+use crate::range_habits::RangeHabits;
 use crate::refusal::{file_refusal, invalid, is_lasting, is_missing, missing, refusal};
 use crate::transfer::{Download, Line, Upload};
 
@@ -45,6 +47,7 @@ pub(crate) struct Server {
     times_proved: AtomicBool,
     /// Files that were written, and compared with its sums.
     compared: SumCounter,
+    ranges: RangeHabits,
 }
 
 /// A matter of which a person is told once.
@@ -109,6 +112,7 @@ impl Server {
             times: AtomicU8::new(Times::Unknown as u8),
             times_proved: AtomicBool::new(false),
             compared: SumCounter::default(),
+            ranges: RangeHabits::default(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Files on their way: a data connection with its control connection.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use haul_grid::{Incoming, write_block, write_end};
 
@@ -107,12 +107,54 @@ pub(crate) struct Upload {
     data: Option<Data>,
     pub(crate) line: Line,
     is_over: bool,
+    /// The reply to REST is still to come.
+    owes_rest: bool,
 }
 
 impl Upload {
     pub(crate) fn new(data: Data, line: Line) -> Upload {
+        Upload::of_range(data, line, false)
+    }
+
+    pub(crate) fn of_range(data: Data, line: Line, owes_rest: bool) -> Upload {
         data.counted.sends();
-        Upload { data: Some(data), line, is_over: false }
+        Upload { data: Some(data), line, is_over: false, owes_rest }
+    }
+
+    /// Waits until the server says that it begins. It has no longer than this for each step, until the end.
+    pub(crate) fn await_begin(&mut self) -> io::Result<()> {
+        self.take_rest()?;
+        let reply = self.line.next_reply()?;
+        match reply.is_preliminary() {
+            true => Ok(()),
+            false => {
+                self.is_over = true;
+                Err(refusal(&reply))
+            }
+        }
+    }
+
+    /// Gives the server so long for each step of this transfer.
+    pub(crate) fn be_patient(&self, patience: Duration) -> io::Result<()> {
+        if let Some(data) = &self.data {
+            data.wire.be_patient(patience)?;
+        }
+        self.line.be_patient(patience)
+    }
+
+    /// A server that does not go on at the byte begins anew: then nothing that it confirms counts. Its end is waited for, so that what is
+    /// removed afterwards stays away.
+    fn take_rest(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.owes_rest) {
+            return Ok(());
+        }
+        let reply = self.line.next_reply()?;
+        if reply.wants_more() {
+            return Ok(());
+        }
+        (self.data, self.is_over) = (None, true);
+        let _ = self.line.answer();
+        Err(invalid(format!("the server did not go on inside the file ({})", reply.shown())))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -122,10 +164,23 @@ impl Upload {
 
     /// Waits until the server says that it has all of it.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.end()?;
+        self.confirm()
+    }
+
+    /// Says that this was all.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
         let Some(data) = &mut self.data else { return Err(ErrorKind::BrokenPipe.into()) };
-        data.wire.finish().map_err(|error| self.explained(error))?;
+        data.wire.finish().map_err(|error| self.explained(error))
+    }
+
+    /// Waits until the server says that it has all of it, once [`Upload::end`] was said.
+    pub(crate) fn confirm(&mut self) -> io::Result<()> {
+        if self.data.is_none() {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         self.is_over = true;
-        let ended = self.line.answer();
+        let ended = self.take_rest().and_then(|()| self.line.answer());
         if let Some(mut data) = self.data.take() {
             data.wire.take_tickets();
         }
@@ -146,7 +201,7 @@ impl Upload {
             return error;
         }
         self.is_over = true;
-        match self.line.answer() {
+        match self.take_rest().and_then(|()| self.line.answer()) {
             Ok(reply) if !reply.is_success() => refusal(&reply),
             _ => error,
         }
@@ -157,6 +212,9 @@ impl Drop for Upload {
     fn drop(&mut self) {
         if !self.is_over {
             self.data = None;
+            if self.owes_rest {
+                self.line.owe_any();
+            }
             self.line.owe(Direction::Up);
         }
     }

@@ -9,8 +9,8 @@ use haul_copy::sender::{OpenSource, Sources};
 use haul_engine::path::servers::{self, USUAL_CONNECTIONS};
 use haul_foreign::{Credentials, Login};
 use haul_ftp::{
-    CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, Security,
-    Settings,
+    CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, RANGES_FROM_US,
+    RangeUploads, Security, Settings,
 };
 use haul_job::{
     AskedClass, Drafts, Endpoint, Error, Event, Fault, FtpServer, Here, Job, Place, Selection, Wish, Wishes,
@@ -22,6 +22,7 @@ use haul_places::Request;
 use haul_store::{PlaceTree, SourceTree, StoreError};
 use haul_wire::place::Verb;
 
+use crate::foreseen;
 use crate::grid_ends;
 use crate::s3_ends;
 use crate::server_terms::{self, Connections};
@@ -137,6 +138,7 @@ fn settings(
         tell: Box::new(move |text| watch.tell(&Event::Warning { text })),
         tell_sums: Box::new(move |sums| for_sums.on_sums(sums)),
         journals: None,
+        ranges: None,
         grid,
         pipes: None,
     })
@@ -195,13 +197,22 @@ pub(crate) fn target(
     let journals = s3_ends::journals(surroundings, watch);
     let reach = web::reach_to(job, surroundings)?;
     let outbound = reach.outbound.clone();
-    let settings = Settings { silence: job.carriage.timeout, journals, reach, ..settings };
+    // Whoever asks for connections has them on any path.
+    let from_us = if job.carriage.lanes.is_some() { 0 } else { RANGES_FROM_US };
+    let largest_bytes = foreseen::largest_bytes(job);
+    // A sender elsewhere does not see that the target takes ranges.
+    let is_seen = job.sources.iter().all(|source| source.place.is_here());
+    let ranges = is_seen.then_some(RangeUploads { from_us, foreseen_bytes: largest_bytes });
+    let settings = Settings { silence: job.carriage.timeout, journals, reach, ranges, ..settings };
     let server = Server::new(settings);
     let typed = job.target.path.clone();
     server.looks_first_at(&typed);
     let rtt_us = server.reach().map_err(|error| fault(&StoreError::new("use as target", &typed, error)))?;
     let lanes = match asked {
         Some(asked) => asked,
+        None if job.sources.len() == 1 && largest_bytes > 0 && !is_grid(&job.target) => {
+            servers::at_start(rtt_us, largest_bytes)
+        }
         None if servers::is_long(rtt_us) => CONNECTIONS_MAX,
         None => LANES,
     };

@@ -7,6 +7,7 @@ use haul_net::Stream;
 use haul_wire::control::Control;
 
 use crate::ends::{sources_here, target_here};
+use crate::ftp_ends;
 use crate::into_itself;
 use crate::order::Order;
 use crate::permitted::permitted;
@@ -40,6 +41,13 @@ impl LanePairs {
     }
 }
 
+impl LanePairs {
+    /// Makes lanes that carry data, whose sender sees in which order the target takes it.
+    fn seeing_the_target(pairs: Vec<(Stream, Stream)>) -> Self {
+        Self { pairs, hand_over: Some(Arc::new(HandOver::new(0))) }
+    }
+}
+
 impl From<Vec<(Stream, Stream)>> for LanePairs {
     fn from(pairs: Vec<(Stream, Stream)>) -> Self {
         Self { pairs, hand_over: None }
@@ -56,6 +64,7 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let proof = if is_between_disks(job) { Proof::InOneBuffer } else { sftp_ends::proof(job) };
     let lanes = match is_between_disks(job) || s3_ends::hands_over(job) {
         true => LanePairs::handing_over(pairs),
+        false if ftp_ends::is_target(job) => LanePairs::seeing_the_target(pairs),
         false => pairs.into(),
     };
     let ends = carry(sender, receiver, [watch, &Arc::new(Watch::silent())], lanes)?;

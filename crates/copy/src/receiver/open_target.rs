@@ -43,7 +43,7 @@ pub(super) fn open_target(
             let root = tell_name(rename_to.as_deref(), other.typed(), channel, watch)?;
             suit(&tree, &mut job)?;
             if let Some(hand_over) = &job.hand_over {
-                hand_over.target_is_open(tree.connections());
+                hand_over.target_is_open(&tree);
             }
             return shared(tree, rename_to, root, job);
         }

@@ -446,16 +446,36 @@ impl Shared {
         self.take_of(lane, wait, true)
     }
 
+    /// The order that suits both ends, where the target wants one.
+    fn in_order(&self) -> Access {
+        let hand_over = self.job.hand_over.as_ref();
+        let target = hand_over.and_then(|shared| shared.target_access());
+        if matches!(target, Some(Access::Runs { .. })) && hand_over.is_some_and(|shared| shared.begins_runs()) {
+            self.work.notify_all();
+        }
+        match (self.reading.sources.access(), target.unwrap_or(Access::Sequential)) {
+            (Access::Runs { jump_bytes }, Access::Runs { jump_bytes: of_target }) => {
+                Access::Runs { jump_bytes: jump_bytes.max(of_target) }
+            }
+            (Access::Random, access @ Access::Runs { .. }) => access,
+            _ => Access::Sequential,
+        }
+    }
+
     fn take_of(&self, lane: u16, wait: Duration, has_waited: bool) -> Option<Units> {
         let to = self.job.movers.to(lane);
         let has_none =
             |state: &State| !state.finished && (state.items.has_none_for(lane, to) || state.resting.contains(&lane));
         let mut state = self.lock();
         let lanes = self.loads.carrying().saturating_sub(u32::try_from(state.resting.len()).unwrap_or(u32::MAX));
-        state.items.spread(match self.reading.sources.access() {
-            _ if self.job.carriage.in_order => Spread::OneLane,
+        let access = match self.job.carriage.in_order {
+            true => self.in_order(),
+            false => self.reading.sources.access(),
+        };
+        state.items.spread(match access {
             Access::Random => Spread::InTurn,
-            Access::Runs { .. } if has_waited => Spread::Runs { lanes, worth: 0 },
+            // A connection to a target costs more than it would bring at the end.
+            Access::Runs { .. } if has_waited && !self.job.carriage.in_order => Spread::Runs { lanes, worth: 0 },
             Access::Runs { jump_bytes } => {
                 let worth = u32::try_from(jump_bytes / MIN_CHUNK_BYTES).unwrap_or(u32::MAX);
                 Spread::Runs { lanes, worth }

@@ -249,6 +249,36 @@ fn a_copy_that_was_killed_leaves_nothing_under_a_final_name_and_goes_on_inside_t
 }
 
 #[test]
+fn a_large_file_goes_up_in_ranges_where_the_server_takes_them_and_goes_on_inside_them() {
+    needs!(Root, Haul, Tool("vsftpd"), Tool("proftpd"), File(MOD_TLS), Tool("openssl"), Tool("python3"), Tool("curl"));
+    let unlocked = || Ftp::vsftpd("lock_upload_files=NO\n", "ftp");
+    for (ftp, takes_ranges) in
+        [(unlocked(), true), (Ftp::vsftpd_plain(), false), (Ftp::proftpd(), false), (Ftp::pyftpdlib(), false)]
+    {
+        plant::file(&ftp.from().join("large"), 200_000_000, 1);
+        fs::create_dir(ftp.www().join("tree")).expect("own directory");
+        plant::set_mode(&ftp.www().join("tree"), 0o777);
+        let mut copy = ftp.up().args(["--lanes", "8", "--rate", "60MB"]).start();
+        copy.when_moved(80_000_000);
+        copy.kill();
+        let names = fs::read_dir(ftp.www().join("tree")).expect("it is there");
+        let sizes = names.map(|name| name.expect("listed").metadata().expect("it is there").len());
+        let reaches = sizes.max().expect("a draft");
+        assert_eq!(reaches > 150_000_000, takes_ranges, "ranges reach further than what was moved: {reaches}");
+        let again = ftp.up().args(["--lanes", "8"]).run().expect(code::OK);
+        assert_eq!((again.count("files_moved"), ftp.drafts()), (1, 0), "{again}");
+        assert!(again.count("bytes_moved") < 150_000_000, "it goes on inside the file: {again}");
+        Run::new("curl")
+            .args(["-sk", "-o"])
+            .arg(ftp.to().join("large"))
+            .arg(ftp.url("tree/large"))
+            .run()
+            .expect(code::OK);
+        assert_same(&ftp.from(), &ftp.to(), Facets::CONTENTS);
+    }
+}
+
+#[test]
 fn a_draft_of_other_data_is_not_gone_on_with() {
     needs!(Root, Haul, Tool("vsftpd"));
     let ftp = Ftp::vsftpd_plain();

@@ -1,11 +1,12 @@
-//! A file being written at a server of GridFTP: blocks at their places, over several connections, under a temporary name beside its own.
+//! A file being written in pieces at their places, over several connections, under a temporary name beside its own: in blocks at a server of
+//! GridFTP, in ranges where a server of FTP takes them.
 //!
 //! ```text
-//! short file: blocks gather -> STOR        long file: each thread that writes has a transfer (ESTO) -> blocks, in any order
+//! short file: blocks gather -> STOR        long file: each thread that writes has a transfer (ESTO; REST, STOR) -> blocks, in any order
 //!   -> 226 of each transfer -> size, and Adler-32 where the server tells one, compared; time -> RNFR, RNTO onto the name
 //! ```
-//! A long file that broke off is gone on with where the server tells Adler-32. The journal on this host has the sum of each chunk that was
-//! sent: a chunk counts if the server has the same sum of it now.
+//! A long file that broke off is gone on with where the server tells Adler-32, or gives ranges back. The journal on this host has the sum of
+//! each chunk that was sent: a chunk counts if the server has the same sum of it now.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -18,11 +19,13 @@ use haul_store::{DraftPlan, FileToRead as _, FileToWrite, Journal, Metadata, Sto
 use super::block_journal::{About, BlockJournal, Sums};
 use super::draft::{draft_beside, draft_of, over, random, size_of_left, sweep};
 use super::finished::with_time;
-use super::proof;
+use super::ranges::{Draft, Ranges};
 use super::tree::Tree;
 use super::uploads::{Fate, Uploads};
+use super::{proof, read_back};
 use crate::codec::listing::Facts;
 use crate::limits::{GATHERED_BYTES, MAX_SUMMED_BYTES, ZEROS_BYTES};
+use crate::paths::split;
 use crate::refusal::{invalid, is_lasting};
 use crate::server::blocks::{End, Finished};
 use crate::source::FtpFile;
@@ -33,7 +36,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 #[derive(Debug)]
 pub(super) struct BlockDraft {
     tree: Arc<Tree>,
-    uploads: Arc<Uploads>,
+    carrier: Carrier,
     path: Vec<u8>,
     /// The final name, at the server.
     place: Vec<u8>,
@@ -52,6 +55,13 @@ pub(super) struct BlockDraft {
     written: Condvar,
 }
 
+/// What brings the pieces to the server.
+#[derive(Debug)]
+enum Carrier {
+    Blocks(Arc<Uploads>),
+    Ranges(Box<Ranges>),
+}
+
 /// What an earlier run sent.
 #[derive(Debug)]
 struct Earlier {
@@ -67,6 +77,8 @@ struct State {
     writers: usize,
     /// The parts that were written, and their sums. `None`: some part was written twice.
     parts: Option<Adler32Parts>,
+    /// The parts that were written since what they replace was confirmed.
+    again: Adler32Parts,
     mtime: Option<Time>,
     mode: Option<u32>,
     /// The file as it is read back.
@@ -110,11 +122,32 @@ impl BlockDraft {
         sweep(tree, path, &place)?;
         let stage = if is_short { Stage::Gathered(Vec::new()) } else { Stage::Sending };
         let facts = (size, plan.map(|plan| plan.mtime));
-        Ok(BlockDraft::with((tree, uploads), path, place, facts, (number, journal), stage))
+        let carrier = Carrier::Blocks(Arc::clone(uploads));
+        Ok(BlockDraft::with((tree, carrier), path, place, facts, (number, journal), stage))
+    }
+
+    /// A file that goes up in ranges.
+    pub(super) fn in_ranges(tree: &Arc<Tree>, path: &[u8], plan: &DraftPlan) -> io::Result<BlockDraft> {
+        let place = tree.place(path)?;
+        tree.server.command("STOR", &place)?;
+        let &DraftPlan { size, chunk_bytes, mtime, .. } = plan;
+        let number = random()?;
+        let journal = match tree.server.journals() {
+            Some(directory) if chunk_bytes > 0 => {
+                let place = tree.server.named(&draft_of(&place));
+                BlockJournal::new(directory, About { place, number, size, chunk_bytes })?
+            }
+            _ => BlockJournal::none(),
+        };
+        sweep(tree, path, &place)?;
+        let ranges = Ranges::begin(size, chunk_bytes, &tree.server, &draft_of(&place))?;
+        let carrier = Carrier::Ranges(Box::new(ranges));
+        let facts = (Some(size), Some(mtime));
+        Ok(BlockDraft::with((tree, carrier), path, place, facts, (number, journal), Stage::Sending))
     }
 
     fn with(
-        (tree, uploads): (&Arc<Tree>, &Arc<Uploads>),
+        (tree, carrier): (&Arc<Tree>, Carrier),
         path: &[u8],
         place: Vec<u8>,
         (size, mtime): (Option<u64>, Option<Time>),
@@ -123,7 +156,7 @@ impl BlockDraft {
     ) -> BlockDraft {
         BlockDraft {
             tree: Arc::clone(tree),
-            uploads: Arc::clone(uploads),
+            carrier,
             path: path.to_vec(),
             draft_place: draft_of(&place),
             place,
@@ -138,6 +171,7 @@ impl BlockDraft {
                 stage,
                 writers: 0,
                 parts: Some(Adler32Parts::default()),
+                again: Adler32Parts::default(),
                 mtime,
                 mode: None,
                 read_back: None,
@@ -169,7 +203,32 @@ impl BlockDraft {
         let Some(end) = ends.map(|(start, bytes)| start + bytes).max() else { return Ok(None) };
         let facts = (Some(left.about.size), None);
         let about = (left.about.number, journal);
-        let mut draft = BlockDraft::with((tree, uploads), path, place, facts, about, Stage::Sending);
+        let carrier = Carrier::Blocks(Arc::clone(uploads));
+        let mut draft = BlockDraft::with((tree, carrier), path, place, facts, about, Stage::Sending);
+        (draft.earlier, draft.end) = (Some(Earlier { about: left.about, proved }), AtomicU64::new(end));
+        Ok(Some((draft, left.receiver)))
+    }
+
+    /// Goes on with ranges that an earlier run left, as far as the server gives them back as they were sent.
+    pub(super) fn resume_ranges(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Option<(BlockDraft, Vec<u8>)>> {
+        let (server, place) = (&tree.server, tree.place(path)?);
+        let Some(directory) = server.journals() else { return Ok(None) };
+        let draft_place = draft_of(&place);
+        let Some((journal, left)) = BlockJournal::left(directory, &server.named(&draft_place))? else {
+            return Ok(None);
+        };
+        let About { size, chunk_bytes, number, .. } = left.about;
+        let Some(has) = size_of_left(tree, path, &draft_place, size)? else { return Ok(None) };
+        if !server.may_take_ranges(size) || !server.takes_ranges(split(&place).0) {
+            return Ok(None);
+        }
+        let proved = read_back::proved(server, &draft_place, (&left.about, &left.sums), &left.begins, has)?;
+        // The first byte cannot be written again.
+        let Some((last, _)) = proved.last_key_value().filter(|_| proved.contains_key(&0)) else { return Ok(None) };
+        let end = left.about.range(*last).map_or(0, |(start, bytes)| start + bytes);
+        let carrier = Carrier::Ranges(Box::new(Ranges::go_on(size, chunk_bytes)));
+        let facts = (Some(size), None);
+        let mut draft = BlockDraft::with((tree, carrier), path, place, facts, (number, journal), Stage::Sending);
         (draft.earlier, draft.end) = (Some(Earlier { about: left.about, proved }), AtomicU64::new(end));
         Ok(Some((draft, left.receiver)))
     }
@@ -222,20 +281,32 @@ impl BlockDraft {
         }
         self.journal.enter(data, offset, sum);
         (state.read_back, state.finished) = (None, None);
-        if !add(&mut state.parts, data, offset, sum) {
+        let is_first = state.parts.is_some();
+        if !add(&mut state.parts, data, offset, sum) && (is_first || !state.again.add(offset, data.len() as u64, sum)) {
             state = self.confirm(state)?;
+            (state.stage, state.again) = (Stage::Sending, Adler32Parts::default());
+            state.again.add(offset, data.len() as u64, sum);
         }
         state.writers += 1;
         Ok(true)
     }
 
+    /// The draft as its ranges need it.
+    fn of_ranges(&self) -> Draft<'_> {
+        Draft { server: &self.tree.server, place: &self.draft_place, journal: &self.journal }
+    }
+
     fn send(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let server = &self.tree.server;
+        let uploads = match &self.carrier {
+            Carrier::Blocks(uploads) => uploads,
+            Carrier::Ranges(ranges) => return ranges.write(self.of_ranges(), data, offset),
+        };
         for _ in 0..MAX_CLOSED {
-            let mut upload = self.uploads.take(server, self.number, &self.draft_place)?;
+            let mut upload = uploads.take(server, self.number, &self.draft_place)?;
             match upload.write(data, offset) {
                 Ok(()) => {
-                    self.uploads.give_back(self.number, &self.fate, upload);
+                    uploads.give_back(self.number, &self.fate, upload);
                     server.pool.moved();
                     return Ok(());
                 }
@@ -244,6 +315,14 @@ impl BlockDraft {
             }
         }
         Err(io::Error::new(ErrorKind::ConnectionAborted, "the server closes its connections"))
+    }
+
+    /// Breaks its transfers off.
+    fn drop_all(&self) {
+        match &self.carrier {
+            Carrier::Blocks(uploads) => uploads.drop_all(self.number),
+            Carrier::Ranges(ranges) => ranges.drop_all(),
+        }
     }
 
     /// Waits until the server has confirmed all that was written.
@@ -259,7 +338,12 @@ impl BlockDraft {
                 let put = self.tree.server.put(&self.draft_place, &gathered, &end);
                 state.finished = put.map_err(|error| self.fate.enter(error))?;
             }
-            Stage::Sending => self.uploads.end(self.number, &self.fate)?,
+            Stage::Sending => match &self.carrier {
+                Carrier::Blocks(uploads) => uploads.end(self.number, &self.fate)?,
+                Carrier::Ranges(ranges) => {
+                    ranges.confirm(self.of_ranges()).map_err(|error| self.fate.enter(error))?;
+                }
+            },
             Stage::Confirmed => {}
             stage @ (Stage::Named | Stage::Discarded) => {
                 state.stage = stage;
@@ -292,6 +376,12 @@ impl BlockDraft {
     /// Compares what the server shows with what was sent, and sets the time. Returns the kind of the sum that was compared, too.
     fn settle(&self, state: &mut State) -> io::Result<(Facts, Option<SumKind>)> {
         let server = &self.tree.server;
+        if let Carrier::Ranges(ranges) = &self.carrier {
+            if !ranges.is_whole() {
+                return Err(io::Error::other("some of it was cut off"));
+            }
+            ranges.compare_begins(self.of_ranges())?;
+        }
         if let Some(mode) = state.mode {
             server.set_mode(&self.draft_place, mode)?;
         }
@@ -363,7 +453,9 @@ impl FileToWrite for BlockDraft {
 
     /// A chunk counts that the receiver's journal claims, and the server has.
     fn proves(&self, offset: u64, length: u64) -> Option<bool> {
-        let Earlier { about, proved } = self.earlier.as_ref()?;
+        let Some(Earlier { about, proved }) = &self.earlier else {
+            return (matches!(self.carrier, Carrier::Ranges(_)) && self.journal.is_kept()).then_some(false);
+        };
         let chunk = u32::try_from(offset / about.chunk_bytes)
             .ok()
             .filter(|chunk| about.range(*chunk) == Some((offset, length)));
@@ -376,6 +468,16 @@ impl FileToWrite for BlockDraft {
 
     fn size(&self) -> Result<u64> {
         Ok(self.end.load(Ordering::Relaxed))
+    }
+
+    /// What a connection that was cut did not bring is a hole: the receiver reads it, and asks for it again.
+    fn next_data(&self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
+        self.context("look through", || {
+            let end = end.min(self.end.load(Ordering::Relaxed));
+            let Carrier::Ranges(ranges) = &self.carrier else { return Ok((offset < end).then_some((offset, end))) };
+            drop(self.confirm(self.lock())?);
+            Ok(ranges.next_data(offset, end))
+        })
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
@@ -432,6 +534,9 @@ impl FileToWrite for BlockDraft {
                 // The server has something else than was sent: a later run must not take it for right.
                 if error.kind() == ErrorKind::InvalidData {
                     let _ = self.journal.remove();
+                    if matches!(self.carrier, Carrier::Ranges(_)) {
+                        self.tree.server.give_up_ranges();
+                    }
                 }
             })?;
             self.tree.rename_over(&self.draft_place, &self.place)?;
@@ -458,7 +563,7 @@ impl FileToWrite for BlockDraft {
             while state.writers > 0 {
                 state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            self.uploads.drop_all(self.number);
+            self.drop_all();
             let _ = self.journal.remove();
             if !is_sent {
                 return Ok(());
@@ -479,7 +584,7 @@ impl Drop for BlockDraft {
     /// A later run goes on with one that has a journal.
     fn drop(&mut self) {
         match self.journal.is_begun() {
-            true => self.uploads.drop_all(self.number),
+            true => self.drop_all(),
             false => drop(self.discard()),
         }
     }

@@ -1,14 +1,16 @@
-//! The journal of an upload in blocks, in the state directory of this host: the sums of what was sent, beside the receiver's own bytes.
+//! The journal of an upload in blocks or ranges, in the state directory of this host: the sums of what was sent, beside the receiver's own
+//! bytes.
 //!
 //! ```text
 //!   haul-grid-upload 1 | number of the draft (16) | size (8) | bytes of a chunk (8) | bytes of the place (4) | place
 //!   S | length (4) | chunk (4), Adler-32 (4), ...       in front of what claims these chunks
+//!   B | length (4) | begin of a range (8), ...          in front of what claims its chunks
 //!   R | length (4) | bytes of the receiver's journal
 //! ```
 //! The receiver's bytes have check sums of their own. A sum that the disk garbled proves nothing: the server has another one.
 //! A process that lives holds the journal: a second copy from this host to the same file fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,6 +38,9 @@ impl About {
 /// The Adler-32 of chunks.
 pub(super) type Sums = BTreeMap<u32, u32>;
 
+/// Where ranges begin, each of which one connection writes from front to back.
+pub(super) type Begins = BTreeSet<u64>;
+
 #[derive(Debug)]
 pub(super) struct BlockJournal {
     /// `None`: a later run begins anew.
@@ -46,8 +51,11 @@ pub(super) struct BlockJournal {
 #[derive(Debug, Default)]
 struct State {
     sums: Sums,
+    begins: Begins,
     /// Chunks whose sums the file lacks.
     fresh: Vec<u32>,
+    /// Ranges that the file lacks.
+    fresh_begins: Begins,
     /// Chunks of which some pieces were sent.
     filling: BTreeMap<u32, Adler32Parts>,
     /// The receiver's bytes of an earlier run, until it says how many it keeps.
@@ -61,6 +69,7 @@ struct State {
 pub(super) struct Left {
     pub(super) about: About,
     pub(super) sums: Sums,
+    pub(super) begins: Begins,
     /// The receiver's journal.
     pub(super) receiver: Vec<u8>,
 }
@@ -85,8 +94,8 @@ impl BlockJournal {
         let file = JournalFile::in_directory(directory, place)?;
         let left = file.resume()?.and_then(|bytes| decode(&bytes)).filter(|left| left.about.place == place);
         let Some(left) = left else { return Ok(None) };
-        let state =
-            State { sums: left.sums.clone(), receiver: left.receiver.clone(), is_begun: true, ..State::default() };
+        let (sums, begins, receiver) = (left.sums.clone(), left.begins.clone(), left.receiver.clone());
+        let state = State { sums, begins, receiver, is_begun: true, ..State::default() };
         Ok(Some((BlockJournal { kept: Some((file, left.about.clone())), state: Mutex::new(state) }, left)))
     }
 
@@ -102,6 +111,20 @@ impl BlockJournal {
     /// A later run goes on with what the server has.
     pub(super) fn is_begun(&self) -> bool {
         self.lock().is_begun
+    }
+
+    /// Enters that a connection begins to write here.
+    pub(super) fn begin_range(&self, offset: u64) {
+        let mut state = self.lock();
+        if self.kept.is_some() && state.begins.insert(offset) {
+            state.fresh_begins.insert(offset);
+        }
+    }
+
+    /// What is known of the chunks that were sent.
+    pub(super) fn proofs(&self) -> Option<(About, Sums)> {
+        let (_, about) = self.kept.as_ref()?;
+        Some((about.clone(), self.lock().sums.clone()))
     }
 
     /// Enters data that is about to be sent, with its sum.
@@ -137,9 +160,10 @@ impl State {
         }
     }
 
-    fn take_fresh(&mut self) -> Sums {
+    fn take_fresh(&mut self) -> (Begins, Sums) {
         let fresh = std::mem::take(&mut self.fresh);
-        fresh.into_iter().filter_map(|chunk| Some((chunk, *self.sums.get(&chunk)?))).collect()
+        let sums = fresh.into_iter().filter_map(|chunk| Some((chunk, *self.sums.get(&chunk)?))).collect();
+        (std::mem::take(&mut self.fresh_begins), sums)
     }
 }
 
@@ -150,8 +174,9 @@ impl Journal for BlockJournal {
             return Ok(());
         };
         let mut state = self.lock();
-        state.fresh.clear();
+        (state.fresh, state.fresh_begins) = (Vec::new(), Begins::new());
         let mut bytes = first(about);
+        frame_begins(&mut bytes, &state.begins);
         frame_sums(&mut bytes, &state.sums);
         frame(&mut bytes, RECEIVER, header);
         file.begin(&bytes, begun)?;
@@ -162,7 +187,9 @@ impl Journal for BlockJournal {
     fn append(&self, record: &[u8]) -> io::Result<()> {
         let Some((file, _)) = &self.kept else { return Ok(()) };
         let mut bytes = Vec::new();
-        frame_sums(&mut bytes, &self.lock().take_fresh());
+        let (begins, sums) = self.lock().take_fresh();
+        frame_begins(&mut bytes, &begins);
+        frame_sums(&mut bytes, &sums);
         frame(&mut bytes, RECEIVER, record);
         file.append(&bytes)
     }
@@ -182,6 +209,7 @@ impl Journal for BlockJournal {
 
 const MAGIC: &[u8] = b"haul-grid-upload 1\n";
 const SUMS: u8 = b'S';
+const BEGINS: u8 = b'B';
 const RECEIVER: u8 = b'R';
 
 /// The bytes of a chunk's number and sum.
@@ -208,6 +236,13 @@ fn frame_sums(out: &mut Vec<u8>, sums: &Sums) {
     }
 }
 
+fn frame_begins(out: &mut Vec<u8>, begins: &Begins) {
+    let bytes: Vec<u8> = begins.iter().flat_map(|begin| begin.to_le_bytes()).collect();
+    if !bytes.is_empty() {
+        frame(out, BEGINS, &bytes);
+    }
+}
+
 /// `None`: it is no such journal, or a torn one. A torn last frame is left out.
 fn decode(bytes: &[u8]) -> Option<Left> {
     let rest = bytes.strip_prefix(MAGIC)?;
@@ -220,7 +255,7 @@ fn decode(bytes: &[u8]) -> Option<Left> {
     if about.chunk_bytes == 0 {
         return None;
     }
-    let (mut sums, mut receiver) = (Sums::new(), Vec::new());
+    let (mut sums, mut begins, mut receiver) = (Sums::new(), Begins::new(), Vec::new());
     while let Some((kind, frame, behind)) = split_frame(rest) {
         match kind {
             SUMS => {
@@ -229,12 +264,16 @@ fn decode(bytes: &[u8]) -> Option<Left> {
                     sums.insert(half(0), half(4));
                 }
             }
+            BEGINS => {
+                let each = frame.chunks_exact(size_of::<u64>());
+                begins.extend(each.map(|begin| u64::from_le_bytes(*begin.first_chunk().expect("it has eight bytes"))));
+            }
             RECEIVER => receiver.extend_from_slice(frame),
             _ => break,
         }
         rest = behind;
     }
-    Some(Left { about, sums, receiver })
+    Some(Left { about, sums, begins, receiver })
 }
 
 fn split_frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
@@ -267,20 +306,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let journal = BlockJournal::new(dir.path(), about(b"host/f")).unwrap();
         enter(&journal, 0, 7);
+        journal.begin_range(1);
         journal.begin(b"header", &mut || ()).unwrap();
         enter(&journal, 7, 23);
+        journal.begin_range(10);
         journal.append(b" one").unwrap();
         drop(journal);
         assert!(BlockJournal::left(dir.path(), b"host/g").unwrap().is_none());
         let (journal, left) = BlockJournal::left(dir.path(), b"host/f").unwrap().unwrap();
         assert_eq!((&left.about, &left.receiver[..]), (&about(b"host/f"), &b"header one"[..]));
         assert_eq!(left.sums, Sums::from([(0, sum(0, 10)), (1, sum(10, 20))]));
+        assert_eq!(left.begins, Begins::from([1, 10]));
         journal.keep(6).unwrap();
         enter(&journal, 20, 25);
         journal.append(b" two").unwrap();
         drop(journal);
         let (_, left) = BlockJournal::left(dir.path(), b"host/f").unwrap().unwrap();
-        assert_eq!(left.receiver, b"header two");
+        assert_eq!((&left.receiver[..], left.begins), (&b"header two"[..], Begins::from([1, 10])));
         assert_eq!(left.sums.last_key_value(), Some((&2, &sum(20, 25))));
     }
 

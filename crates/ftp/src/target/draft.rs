@@ -143,6 +143,10 @@ impl FtpDraft {
         let draft_place = draft_of(&place);
         let left = UploadJournal::left(directory, &tree.server.named(&draft_place))?;
         let Some((journal, left)) = left else { return Ok(None) };
+        // Lanes bring ranges of it, where the server takes them by now.
+        if tree.server.may_take_ranges(left.size) && tree.server.takes_ranges(crate::paths::split(&place).0) {
+            return Ok(None);
+        }
         let has = size_of_left(tree, path, &draft_place, left.size)?;
         let Some(has) = has else { return Ok(None) };
         if !tree.server.writes_at(&draft_place, has)? {

@@ -9,6 +9,8 @@ mod journal;
 mod listings;
 pub(crate) mod open;
 mod proof;
+mod ranges;
+mod read_back;
 mod third_party;
 pub(crate) mod tree;
 mod uploads;
@@ -17,8 +19,8 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use haul_store::{
-    Abilities, Applied, Draft, DraftPlan, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError, TargetTree,
-    ThirdParty, check_new_path, check_path, no_directory,
+    Abilities, Access, Applied, Draft, DraftPlan, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError,
+    TargetTree, ThirdParty, check_new_path, check_path, no_directory,
 };
 use rustix::io::Errno;
 
@@ -66,6 +68,7 @@ impl FtpServer {
     /// The server cannot be reached, or does not let us in.
     pub fn reach(&self) -> io::Result<u32> {
         self.0.reach()?;
+        self.0.foresee_ranges();
         Ok(self.0.rtt_us())
     }
 
@@ -76,6 +79,9 @@ impl FtpServer {
     /// It is no directory, or cannot be made.
     pub fn open(&self, typed: &[u8], options: OpenOptions) -> Result<(FtpTarget, Option<Vec<u8>>)> {
         let (tree, name) = open::open(&self.0, typed, options)?;
+        if let Some(root) = tree.root().filter(|_| !options.dry_run && !options.in_place) {
+            self.0.try_ranges_ahead(root);
+        }
         Ok((FtpTarget(tree, Arc::default(), None), name))
     }
 }
@@ -102,6 +108,23 @@ impl FtpTarget {
         Ok(Some(entry::stat(path, &facts, self.0.begun())))
     }
 
+    /// A draft that goes up in ranges, where the server takes them. It is made while that is found out.
+    fn draft_in_ranges(&self, path: &[u8], plan: &DraftPlan) -> io::Result<Option<BlockDraft>> {
+        let (tree, server) = (&self.0, &self.0.server);
+        if plan.inplace || !server.may_take_ranges(plan.size) {
+            return Ok(None);
+        }
+        let place = tree.place(path)?;
+        let (draft, takes_ranges) = std::thread::scope(|scope| {
+            let make = || BlockDraft::in_ranges(tree, path, plan);
+            let draft = std::thread::Builder::new().spawn_scoped(scope, make)?;
+            let takes_ranges = server.takes_ranges(crate::paths::split(&place).0);
+            io::Result::Ok((draft.join().expect("it does not panic"), takes_ranges))
+        })?;
+        // Otherwise it goes again, or says in one stream what is wrong.
+        if takes_ranges { draft.map(Some) } else { Ok(None) }
+    }
+
     fn draft(&self, path: &[u8], plan: Option<&DraftPlan>, inplace: bool) -> Result<Draft> {
         context("write", path, || {
             check_new_path(path)?;
@@ -110,6 +133,11 @@ impl FtpTarget {
             }
             if self.0.server.takes_parts() {
                 let draft = BlockDraft::new(&self.0, &self.1, path, plan)?;
+                return Ok(Draft::Other(Box::new(draft)));
+            }
+            if let Some(plan) = plan
+                && let Some(draft) = self.draft_in_ranges(path, plan)?
+            {
                 return Ok(Draft::Other(Box::new(draft)));
             }
             let (mtime, size) = plan.map(|plan| (plan.mtime, plan.size)).unzip();
@@ -134,6 +162,14 @@ impl TargetTree for FtpTarget {
 
     fn third_party(&self) -> Option<Arc<dyn ThirdParty>> {
         self.2.clone().map(|between| between as Arc<dyn ThirdParty>)
+    }
+
+    fn access(&self) -> Access {
+        match &self.0.server {
+            server if server.takes_parts() => Access::Random,
+            server if server.sends_ranges() => Access::Runs { jump_bytes: server.range_bytes() },
+            _ => Access::Sequential,
+        }
     }
 
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {
@@ -240,7 +276,10 @@ impl TargetTree for FtpTarget {
                 let resumed = BlockDraft::resume(&self.0, &self.1, path)?;
                 return Ok(resumed.map(|(draft, journal)| (Draft::Other(Box::new(draft)), journal)));
             }
-            let resumed = FtpDraft::resume(&self.0, path)?;
+            if let Some((draft, journal)) = FtpDraft::resume(&self.0, path)? {
+                return Ok(Some((Draft::Other(Box::new(draft)), journal)));
+            }
+            let resumed = BlockDraft::resume_ranges(&self.0, path)?;
             Ok(resumed.map(|(draft, journal)| (Draft::Other(Box::new(draft)), journal)))
         })
     }

@@ -31,6 +31,10 @@ impl Tree {
         Arc::new(Tree { server, root, listings: Listings::default(), served, in_place })
     }
 
+    pub(super) fn root(&self) -> Option<&[u8]> {
+        self.root.as_deref()
+    }
+
     pub(super) fn is_missing(&self) -> bool {
         self.root.is_none()
     }

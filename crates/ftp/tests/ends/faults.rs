@@ -423,6 +423,7 @@ fn part_of(server: &Server) -> Option<String> {
     let begin = Instant::now();
     loop {
         let found = server.paths().into_iter().find(|path| path.starts_with(PART));
+        let found = found.filter(|path| server.content(path).is_some_and(|content| !content.is_empty()));
         if found.is_some() || begin.elapsed() > Duration::from_secs(5) {
             return found;
         }

@@ -144,6 +144,7 @@ impl GridServer {
             begins_with: |_, _| 4,
             tell: Box::new(|_| ()),
             tell_sums: Box::new(|_| ()),
+            ranges: None,
             grid: Some(Grid::default()),
             pipes: None,
             journals: None,

@@ -15,4 +15,5 @@ mod faults;
 mod grid;
 mod grid_goes_on;
 mod grid_server;
+mod ranges;
 mod server;

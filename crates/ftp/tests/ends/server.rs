@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use haul_foreign::{Credentials, Reach};
@@ -23,6 +23,20 @@ pub struct Faults {
     pub empties_after_rest: bool,
     /// Takes no REST when a file goes up, as proftpd does.
     pub refuses_to_go_on: bool,
+    /// Begins nothing behind the end of a file that goes up, as proftpd does with AllowStoreRestart, and pyftpdlib.
+    pub refuses_holes: bool,
+    /// Cuts a file off where it goes on, and goes on at its end at the latest, as pure-ftpd does.
+    pub cuts_off_there: bool,
+    /// Writes at the end of a file, wherever it was asked to.
+    pub appends: bool,
+    /// Lets one write to a file at a time, as vsftpd does unless it was told not to.
+    pub locks_uploads: bool,
+    /// Cuts uploads here after so many bytes, and keeps what came, so many times.
+    pub upload_cuts: usize,
+    /// Where it cuts.
+    pub upload_cuts_after: usize,
+    /// Garbles the first byte of a range that is longer than this.
+    pub garbles_from: Option<usize>,
     /// Says that it knows REST.
     pub promises_rest: bool,
     /// Knows no REST.
@@ -92,6 +106,9 @@ struct Shared {
     faults: Arc<Mutex<Faults>>,
     open: AtomicUsize,
     most_open: Arc<AtomicUsize>,
+    /// Files that go up.
+    uploads: Mutex<Vec<String>>,
+    upload_ended: Condvar,
 }
 
 pub const OLD: &str = "19941106084937";
@@ -114,6 +131,8 @@ impl Server {
             seen: Arc::clone(&seen),
             faults: Arc::clone(&faults),
             open: AtomicUsize::new(0),
+            uploads: Mutex::default(),
+            upload_ended: Condvar::new(),
             most_open: Arc::clone(&most_open),
         });
         let is_over = Arc::clone(&ended);
@@ -148,6 +167,7 @@ impl Server {
             // Beside the programs' scenarios, whose servers are near.
             far_from_us: 0,
             begins_with: |_, _| 4,
+            ranges: None,
             grid: None,
             pipes: None,
             tell: Box::new(|_| ()),
@@ -330,7 +350,8 @@ impl<'a> Session<'a> {
             "RETR" => self.send(path, file, &faults),
             "STOR" => self.take(path, &faults),
             "XSHA256" => self.say(&format!("250 {}", faults.sum.unwrap_or_default())),
-            "MKD" => self.make(path, None),
+            "MKD" if self.make_at(path, None) => self.say("257 made"),
+            "MKD" => self.say("550 no"),
             "DELE" if file.is_some() => self.remove(path),
             "RMD" => {
                 let beneath = format!("{path}/");
@@ -369,24 +390,18 @@ impl<'a> Session<'a> {
         self.say("213 ok")
     }
 
-    fn make(&mut self, path: &str, content: Option<Vec<u8>>) -> Done {
+    /// Makes a directory, or an empty file.
+    fn make_at(&self, path: &str, content: Option<Vec<u8>>) -> bool {
         let is_file = content.is_some();
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-        let is_possible = {
-            let mut nodes = self.shared.nodes.lock().unwrap();
-            let above = if above.is_empty() { "/" } else { above };
-            let has_parent = nodes.get(above).is_some_and(|node| node.content.is_none());
-            let is_free = nodes.get(path).is_none_or(|node| is_file && node.content.is_some());
-            if has_parent && is_free {
-                nodes.insert(path.to_owned(), Node { content, time: "20260101000000".to_owned() });
-            }
-            has_parent && is_free
-        };
-        self.say(match (is_possible, is_file) {
-            (true, true) => "226 all of it",
-            (true, false) => "257 made",
-            _ => "550 no",
-        })
+        let mut nodes = self.shared.nodes.lock().unwrap();
+        let above = if above.is_empty() { "/" } else { above };
+        let has_parent = nodes.get(above).is_some_and(|node| node.content.is_none());
+        let is_free = nodes.get(path).is_none_or(|node| is_file && node.content.is_some());
+        if has_parent && is_free {
+            nodes.insert(path.to_owned(), Node { content, time: "20260101000000".to_owned() });
+        }
+        has_parent && is_free
     }
 
     fn remove(&mut self, path: &str) -> Done {
@@ -470,24 +485,85 @@ impl<'a> Session<'a> {
         if from > 0 && faults.refuses_to_go_on {
             return self.say("451 restart not permitted");
         }
+        let shared = self.shared;
+        if faults.locks_uploads && self.node(path).is_none() && !self.make_at(path, Some(Vec::new())) {
+            return self.say("550 no");
+        }
+        let uploads = shared.uploads.lock().unwrap();
+        let is_locked = |uploads: &mut Vec<String>| faults.locks_uploads && uploads.iter().any(|other| other == path);
+        shared.upload_ended.wait_while(uploads, is_locked).unwrap().push(path.to_owned());
+        let taken = self.take_from(from, path, faults);
+        let mut uploads = shared.uploads.lock().unwrap();
+        let at = uploads.iter().position(|other| other == path).unwrap();
+        uploads.swap_remove(at);
+        shared.upload_ended.notify_all();
+        taken
+    }
+
+    fn take_from(&mut self, mut from: usize, path: &str, faults: &Faults) -> Done {
+        {
+            let mut nodes = self.shared.nodes.lock().unwrap();
+            let standing = nodes.get_mut(path).and_then(|node| node.content.as_mut());
+            let has = standing.as_ref().map_or(0, |content| content.len());
+            if from > has && faults.refuses_holes {
+                drop(nodes);
+                return self.say("554 invalid REST argument");
+            }
+            if faults.cuts_off_there {
+                from = from.min(has);
+            }
+            if faults.empties_after_rest {
+                from = 0;
+            }
+            if let Some(content) = standing {
+                content.truncate(if faults.cuts_off_there || from == 0 { from } else { has });
+            }
+        }
+        let is_new = self.node(path).is_none() && !faults.locks_uploads;
+        if is_new && !self.make_at(path, Some(Vec::new())) {
+            return self.say("550 no");
+        }
         let mut data = self.data()?;
         self.say("150 now")?;
-        let mut content = Vec::new();
-        let whole = data.read_to_end(&mut content);
-        if from > 0 && !faults.empties_after_rest {
-            let mut standing = self.node(path).and_then(|node| node.content).unwrap_or_default();
-            let end = from + content.len();
-            standing.resize(standing.len().max(end), 0);
-            standing[from..end].copy_from_slice(&content);
-            content = standing;
-        }
+        let is_cut = |taken: usize| faults.upload_cuts > 0 && taken > faults.upload_cuts_after;
+        let (mut content, mut block, mut was_cut) = (Vec::new(), vec![0; 64 << 10], false);
+        let whole = loop {
+            match data.read(&mut block) {
+                Ok(0) => break true,
+                Ok(count) => content.extend_from_slice(&block[..count]),
+                Err(_) => break false,
+            }
+            if is_cut(content.len()) && self.once(|faults| &mut faults.upload_cuts) {
+                content.truncate(faults.upload_cuts_after);
+                was_cut = true;
+                break true;
+            }
+        };
+        drop(data);
         content.truncate(content.len() - faults.loses.min(content.len()));
-        if self.once(|faults| &mut faults.forgets_226) {
+        if faults.garbles_from.is_some_and(|least| content.len() > least) {
+            content[0] ^= 1;
+        }
+        if !was_cut && self.once(|faults| &mut faults.forgets_226) {
             return Err(std::io::ErrorKind::Other.into());
         }
-        match whole {
-            Ok(_) => self.make(path, Some(content)),
-            Err(_) => self.say("426 cut"),
+        if whole {
+            self.store(path, from, &content, faults);
+        }
+        self.say(if whole && !was_cut { "226 all of it" } else { "426 cut" })
+    }
+}
+
+impl Session<'_> {
+    /// What was removed meanwhile is written to nowhere.
+    fn store(&self, path: &str, from: usize, content: &[u8], faults: &Faults) {
+        let mut nodes = self.shared.nodes.lock().unwrap();
+        let standing = nodes.get_mut(path).and_then(|node| node.content.as_mut());
+        if let Some(standing) = standing.filter(|_| !content.is_empty()) {
+            let from = if faults.appends { standing.len() } else { from };
+            let end = from + content.len();
+            standing.resize(standing.len().max(end), 0);
+            standing[from..end].copy_from_slice(content);
         }
     }
 }

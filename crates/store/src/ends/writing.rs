@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::abilities::Abilities;
 use super::connections::Connections;
 use super::journal::Journal;
-use super::reading::SourceFile;
+use super::reading::{Access, SourceFile};
 use super::third_party::ThirdParty;
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::ZERO_BUFFER_BYTES;
@@ -35,6 +35,11 @@ pub trait TargetTree: Debug + Send + Sync {
     /// How the server of the sources sends files here by itself, if it does.
     fn third_party(&self) -> Option<Arc<dyn ThirdParty>> {
         None
+    }
+
+    /// The order of writes that suits the end now, where data has to come in order.
+    fn access(&self) -> Access {
+        Access::Sequential
     }
 
     /// The files that may get names at once.
