@@ -71,6 +71,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("haul-hosts-pull", include_str!("../../rivals/haul-hosts-pull.toml")),
     ("haul-to-dav", include_str!("../../rivals/haul-to-dav.toml")),
     ("haul-to-ftp", include_str!("../../rivals/haul-to-ftp.toml")),
+    ("haul-to-ftp-unlocked", include_str!("../../rivals/haul-to-ftp-unlocked.toml")),
     ("haul-to-gridftp", include_str!("../../rivals/haul-to-gridftp.toml")),
     ("haul-to-s3", include_str!("../../rivals/haul-to-s3.toml")),
     ("haul-to-sftp", include_str!("../../rivals/haul-to-sftp.toml")),
@@ -109,6 +110,7 @@ pub(super) const SERVERS: &[(&str, &str)] = &[
     ("versitygw", include_str!("../../rivals/servers/versitygw.toml")),
     ("vsftpd", include_str!("../../rivals/servers/vsftpd.toml")),
     ("vsftpd-read", include_str!("../../rivals/servers/vsftpd-read.toml")),
+    ("vsftpd-unlocked", include_str!("../../rivals/servers/vsftpd-unlocked.toml")),
     ("wdt", include_str!("../../rivals/servers/wdt.toml")),
     ("xrootd", include_str!("../../rivals/servers/xrootd.toml")),
 ];
