@@ -16,7 +16,7 @@ pub struct SumsToCompare {
     passing: PassingBy,
 }
 
-/// What goes from server to server, of which the sender sees nothing.
+/// Counts what goes from server to server, of which the sender sees nothing.
 #[derive(Debug, Default)]
 pub(crate) struct PassingBy {
     signs: AtomicU64,

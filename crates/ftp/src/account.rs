@@ -191,7 +191,7 @@ impl Account {
         self.habits.data.end();
     }
 
-    /// What the server can do. Nothing before the first login.
+    /// The abilities that the server named at the first login; none before it.
     pub(crate) fn features(&self) -> Features {
         self.known.get().map(|known| known.features.clone()).unwrap_or_default()
     }

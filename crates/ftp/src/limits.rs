@@ -191,7 +191,7 @@ pub(crate) const READ_BACK_AT_ONCE: usize = 16;
 /// An upload waits for its turn as long as this, where all connections of the server are taken.
 pub(crate) const UPLOAD_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A transfer between servers that one of them ended is broken off at the other one after this: it mostly ends within a round trip.
+/// How long one server may take to end a transfer that the other one has ended. Mostly it takes a round trip.
 pub(crate) const OTHER_END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Files that go between two servers at once: each takes a login at either of them, and a short one six round trips.

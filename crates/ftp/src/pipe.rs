@@ -17,7 +17,7 @@ pub struct Pipe {
     pub output: OwnedFd,
     /// What the server hears.
     pub input: OwnedFd,
-    /// What was read of the output already.
+    /// The part of the output that was read already.
     pub heard: Vec<u8>,
     /// Ends the other side of the pipe.
     pub end: Box<dyn Fn() + Send + Sync>,

@@ -577,7 +577,7 @@ impl Server {
         }
     }
 
-    /// It was found out how the server sets times, or that it sets none.
+    /// True once a file has shown how the server sets times, or that it sets none.
     pub(crate) fn sets_times_as_known(&self) -> bool {
         self.times_proved.load(Ordering::Relaxed)
     }

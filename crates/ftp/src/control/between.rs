@@ -20,7 +20,7 @@ use crate::limits::{LISTEN_PATIENCE, OTHER_END_PATIENCE, READ_BYTES};
 use crate::markers::Markers;
 use crate::refusal::{file_refusal, is_missing};
 
-/// Who watches a transfer between servers.
+/// A watcher of a transfer between servers: it stops the transfer, and hears how far it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Watcher<'a> {
     /// Nobody wants it any more.

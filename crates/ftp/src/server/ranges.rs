@@ -3,9 +3,8 @@
 //! ```text
 //! a trial, with two files of its own at once:   STOR, 8 KiB, stays open | meanwhile REST, STOR, a byte behind the end, or inside | SIZE
 //! ```
-//! vsftpd locks a file that goes up unless it was told not to, proftpd and pyftpdlib refuse to begin behind the end, and pure-ftpd cuts the
-//! file off there: all of them get one stream. Where the trial was right, the content of each file is still looked at
-//! (`target/ranges.rs`).
+//! Most servers get one stream. vsftpd locks a file that goes up, unless `lock_upload_files=NO`. proftpd and pyftpdlib refuse to begin behind
+//! the end, and pure-ftpd cuts the file off there. Also after a good trial, each file's content is looked at (`target/ranges.rs`).
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -26,8 +25,7 @@ use crate::refusal::invalid;
 use crate::transfer::{Line, Upload};
 
 impl Server {
-    /// It is worth a trial to send a file of this size in ranges. A sum of the server must join from sums of parts: another one would be
-    /// compared no longer.
+    /// Whether a file of this size is worth the trial. The server's sum must join from sums of parts, or it would be compared no longer.
     pub(crate) fn may_take_ranges(&self, size: u64) -> bool {
         let settings = &self.account().settings;
         let Some(ranges) = settings.ranges.filter(|_| settings.grid.is_none() && settings.connections > 1) else {

@@ -281,7 +281,7 @@ impl FtpDraft {
         Ok((shown, is_named, compared))
     }
 
-    /// It is known how the server sets times.
+    /// Whether the server's way to set times is known, so that the name needs no look before it.
     fn may_name_at_once(&self) -> bool {
         let server = &self.tree.server;
         self.draft_place != self.place && server.sets_times_as_known()
