@@ -544,7 +544,7 @@ const QUEUE_HIGH_US_MAX: u32 = 20_000;
 /// Repairs fall short of a bound by less.
 const OTHERS_HAVE: f64 = 0.85;
 /// With half of our best rate, others who leave at times leave us 4 % less.
-const SHARE_OF_ONE_LANE: f64 = 0.6;
+const SHARE_OF_ONE_LANE: f64 = 0.53;
 /// A radio's rate changes each second. Held, 5 to 80 Mbit/s x 30 ms is used to 77 to 96 %; not held, to 92 to 97 % (simulated).
 const VARIES: f64 = 0.12;
 /// A shorter queue of others leaves us room.
