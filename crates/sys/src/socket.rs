@@ -189,6 +189,15 @@ pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, on)?)
 }
 
+/// Has single messages sent at once, and again soon. Without acknowledgements a connection with fewer than four packets under way
+/// waits six times for one timeout each before the pauses double (TCP_THIN_LINEAR_TIMEOUTS, tcp-thin of the kernel's documentation):
+/// where a narrow way back is full of acknowledgements of data, half of the messages on it are lost.
+pub fn send_messages_soon(socket: impl AsFd) -> io::Result<()> {
+    // MPTCP may refuse it, and then waits as ever.
+    let _ = set_option(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, &1u32.to_ne_bytes());
+    set_no_delay(&socket, true)
+}
+
 /// See [`set_unsent_bytes_max`].
 pub fn unsent_bytes_max(socket: impl AsFd) -> io::Result<u32> {
     option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)
@@ -271,6 +280,7 @@ mod tests {
         }
         set_no_delay(&socket, true).unwrap();
         assert!(no_delay(&socket).unwrap());
+        send_messages_soon(&socket).unwrap();
     }
 
     #[test]

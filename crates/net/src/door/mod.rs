@@ -24,6 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_sys::poll::{self, Interest};
+use haul_sys::socket::send_messages_soon;
 
 use crate::error::NetError;
 use crate::limits;
@@ -302,7 +303,7 @@ fn accept(socket: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
 
 fn seat_and_greet<G: Greeter>(connection: TcpStream, address: SocketAddr, inside: &Arc<Inside<G>>) {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-    if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
+    if connection.set_nonblocking(false).is_err() || send_messages_soon(&connection).is_err() {
         return;
     }
     let found = inside.policies.begins(&connection, address.ip());

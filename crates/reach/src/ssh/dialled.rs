@@ -1,7 +1,7 @@
 //! Dials the connection on which ssh then speaks (ssh_config(5), ProxyCommand with ProxyUseFdpass).
 //!
 //! ssh leaves Nagle's algorithm on while it logs in, so the second of two packets waits for an acknowledgement: 1.2 round trips
-//! of a login. Our connection has TCP_NODELAY; all else is as in ssh.
+//! of a login. Our connection sends messages at once, and again soon; all else is as in ssh.
 //!
 //! ```text
 //!   haul -> ssh -> the user's shell -> haul dial HOST PORT: connects, hands the connection to ssh over standard output, ends
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use haul_net::dial::{Family, resolve};
 use haul_sys::hand_over::hand_over;
-use haul_sys::socket::probe_when_idle;
+use haul_sys::socket::{probe_when_idle, send_messages_soon};
 use haul_sys::standard_streams::Output;
 
 use super::resolved::Resolved;
@@ -128,7 +128,7 @@ impl Dialled {
             };
             match connected {
                 Ok(stream) => {
-                    stream.set_nodelay(true)?;
+                    send_messages_soon(&stream)?;
                     if self.keepalive {
                         probe_when_idle(&stream)?;
                     }
