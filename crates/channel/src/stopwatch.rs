@@ -23,15 +23,19 @@ pub enum Waiting {
 /// Divides one thread's time. Between two looks at the thread's clock, running or ready time is processor time; sleep counts
 /// for its reason.
 ///
-/// A look is a system call, and a small file has five laps. So short laps share a look, by their lengths.
+/// A look is a system call, and a small file has five laps. So short laps share a look, by their lengths. How long the thread was
+/// ready without running is in a file of the kernel, which costs fifty times as much: it is read for many looks at once.
 pub struct Stopwatch {
     at: Instant,
     cpu_us: u64,
     delay_us: u64,
     laps: Laps,
+    /// The time off the processor since `delay_us` was read.
+    off: Laps,
     time: LaneTime,
 }
 
+/// Nanoseconds by cause.
 #[derive(Clone, Copy, Default)]
 struct Laps {
     storage: u64,
@@ -55,13 +59,45 @@ impl Laps {
     fn total_us(&self) -> u64 {
         (self.storage + self.network + self.work + self.rate + self.leave) / 1000
     }
+
+    /// What is left of these laps when so much of them, of each its share, is taken away.
+    fn without(&self, taken_us: u64) -> Self {
+        let total_us = self.total_us();
+        let left_us = total_us.saturating_sub(taken_us);
+        let left = |ns: u64| {
+            u64::try_from(u128::from(ns) * u128::from(left_us) / u128::from(total_us.max(1))).unwrap_or(u64::MAX)
+        };
+        Self {
+            storage: left(self.storage),
+            network: left(self.network),
+            work: left(self.work),
+            rate: left(self.rate),
+            leave: left(self.leave),
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.storage += other.storage;
+        self.network += other.network;
+        self.work += other.work;
+        self.rate += other.rate;
+        self.leave += other.leave;
+    }
+
+    fn add_to(&self, time: &mut LaneTime) {
+        time.storage_us += self.storage / 1000;
+        time.network_us += self.network / 1000;
+        time.idle_us += self.work / 1000;
+        time.rate_us += self.rate / 1000;
+    }
 }
 
 impl Stopwatch {
     /// Starts with work.
     pub fn start() -> Self {
         let (cpu_us, delay_us) = (thread_cpu_us(), thread_delay_us());
-        Self { at: Instant::now(), cpu_us, delay_us, laps: Laps::default(), time: LaneTime::default() }
+        let (laps, off) = (Laps::default(), Laps::default());
+        Self { at: Instant::now(), cpu_us, delay_us, laps, off, time: LaneTime::default() }
     }
 
     /// Ends a lap of work, or of waiting for `cause`.
@@ -100,42 +136,42 @@ impl Stopwatch {
         }
     }
 
-    /// Divides laps into work and waiting.
+    /// Takes the time on the processor off the laps.
     fn look(&mut self) {
         let laps = std::mem::take(&mut self.laps);
         let cpu_us = thread_cpu_us();
-        let wall_us = laps.total_us();
-        let ran_us = cpu_us.saturating_sub(self.cpu_us).min(wall_us);
-        let delayed_us = if wall_us - ran_us >= DELAY_WORTH_A_LOOK_US { self.delayed_us() } else { 0 };
-        let worked_us = ran_us.saturating_add(delayed_us).min(wall_us);
+        let ran_us = cpu_us.saturating_sub(self.cpu_us).min(laps.total_us());
         self.cpu_us = cpu_us;
-        self.time.cpu_us += worked_us;
-        let mut left_us = wall_us - worked_us;
-        let share = |ns: u64| u128::from(ns) * u128::from(wall_us - worked_us) / u128::from(wall_us.max(1)) / 1000;
-        for (part, ns) in [
-            (&mut self.time.network_us, laps.network),
-            (&mut self.time.idle_us, laps.work),
-            (&mut self.time.rate_us, laps.rate),
-            (&mut self.time.storage_us, laps.storage),
-        ] {
-            let us = u64::try_from(share(ns)).unwrap_or(u64::MAX).min(left_us);
-            *part += us;
-            left_us -= us;
+        self.time.cpu_us += ran_us;
+        self.off.merge(&laps.without(ran_us));
+        if self.off.total_us() >= OFF_WORTH_A_LOOK_US {
+            self.look_for_delay();
         }
     }
 
-    fn delayed_us(&mut self) -> u64 {
-        let before_us = self.delay_us;
-        self.delay_us = thread_delay_us();
-        self.delay_us.saturating_sub(before_us)
+    /// Takes the time in which the thread was ready off that without the processor.
+    fn look_for_delay(&mut self) {
+        let off = std::mem::take(&mut self.off);
+        let before_us = std::mem::replace(&mut self.delay_us, thread_delay_us());
+        let delayed_us = self.delay_us.saturating_sub(before_us).min(off.total_us());
+        self.time.cpu_us += delayed_us;
+        off.without(delayed_us).add_to(&mut self.time);
     }
 
     /// The times so far.
     pub fn time(&self) -> LaneTime {
-        self.time
+        let mut time = self.time;
+        self.off.add_to(&mut time);
+        time
     }
 
-    /// Takes the times. Short laps stay.
+    /// Takes all times, at the end.
+    pub fn end(&mut self) -> LaneTime {
+        self.look_for_delay();
+        self.take()
+    }
+
+    /// Takes the times. Short laps, and a short time off the processor, stay.
     pub fn take(&mut self) -> LaneTime {
         std::mem::take(&mut self.time)
     }
@@ -144,8 +180,9 @@ impl Stopwatch {
 /// Laps before a look, which takes 0.2 us, a 500th of that.
 const SHORT_LAPS_US: u64 = 100;
 
-/// Opening the kernel's file costs some 5 us: at most 1 % of such a lap.
-const DELAY_WORTH_A_LOOK_US: u64 = 500;
+/// Opening, reading and closing the kernel's file costs some 10 us: a 2000th of that. After each wait of 0.5 ms it was a tenth of the
+/// calls of a copy from a store.
+const OFF_WORTH_A_LOOK_US: u64 = 20_000;
 
 /// A second is several round trips, or the repair of a loss, behind the unit before.
 const UNIT_ON_ITS_WAY_MAX: Duration = Duration::from_secs(1);
@@ -191,7 +228,7 @@ mod tests {
         stopwatch.lap_until(Waiting::Network, start);
         assert_eq!(stopwatch.time(), before);
         stopwatch.lap_until(Waiting::Network, start + SECOND * 2);
-        let time = stopwatch.time();
+        let time = stopwatch.end();
         assert_eq!(time.storage_us + time.network_us + time.cpu_us, 2_000_000, "no time is lost, none counts twice");
     }
 

@@ -71,6 +71,6 @@ impl TakesUnits for HandedLane {
         if let Some(arrival) = self.arrival.take() {
             arrival.tell_void(&self.shared);
         }
-        self.shared.tally.add_time(&self.watch.take());
+        self.shared.tally.add_time(&self.watch.end());
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn carry(arriving: Arriving, number: u16, shared: &Arc<Shared>) -> io
     drop(opened);
     // What arrived verified is kept, whatever became of the connection.
     shared.rename_queue.hurry();
-    shared.tally.add_time(&lane.watch.take());
+    shared.tally.add_time(&lane.watch.end());
     if !result? {
         return Ok(None);
     }
