@@ -33,7 +33,7 @@ use crate::http_client::client::{Ask, Client, Settings, Sign};
 use crate::http_client::credentials::Credentials;
 use crate::http_client::outgoing::Content;
 use crate::http_client::url::{Origin, Url};
-use crate::s3::access::Environment;
+use crate::s3::environment::Environment;
 use crate::s3::limits::{MAX_CREDENTIALS_BYTES, MAX_SETTINGS_BYTES, METADATA_SERVICE_PATIENCE};
 
 type Provider = Box<dyn ProvideCredentialDyn<Credential = Credential>>;

@@ -6,10 +6,11 @@
 //!   target: small files by one PUT; larger ones in parts, with a journal on this host, until Complete shows the object
 //! ```
 
-pub(crate) mod access;
+mod access;
 mod at_once;
 mod copying;
 mod credentials;
+pub(crate) mod environment;
 mod kept;
 mod limits;
 mod listing;
