@@ -7,8 +7,8 @@
 
 use std::io::{self, ErrorKind};
 
-use crate::http_client::url::{Origin, Url};
-use crate::s3::environment::{Environment, is_region};
+use crate::http_client::url::Origin;
+use crate::s3::environment::Environment;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Access {
@@ -21,22 +21,11 @@ pub(super) struct Access {
     pub(super) is_amazon: bool,
 }
 
-/// The default region: a store of one's own ignores it, Amazon names the right one.
-const USUAL_REGION: &str = "us-east-1";
-
 impl Access {
     pub(super) fn find(bucket: &str, environment: &Environment) -> io::Result<Access> {
         check_bucket(bucket)?;
-        let region = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|name| environment.get(name));
-        let region = region.map(str::to_owned).or_else(|| environment.of_profile("region"));
-        let region = region.filter(|region| is_region(region)).unwrap_or_else(|| USUAL_REGION.to_owned());
-        let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(|name| environment.get(name));
-        let endpoint = endpoint.map(str::to_owned).or_else(|| environment.of_profile("endpoint_url"));
-        let Some(endpoint) = endpoint else { return Ok(Access::at_amazon(bucket, &region)) };
-        let url = Url::parse(endpoint.as_bytes()).filter(|url| !url.has_query()).ok_or_else(|| {
-            let why = format!("AWS_ENDPOINT_URL is no URL of a server: {endpoint}");
-            io::Error::new(ErrorKind::InvalidInput, why)
-        })?;
+        let region = environment.region();
+        let Some(url) = environment.endpoint("S3")? else { return Ok(Access::at_amazon(bucket, &region)) };
         let prefix = format!("{}/{bucket}/", url.path().trim_end_matches('/'));
         Ok(Access { origin: url.origin().clone(), prefix, bucket: bucket.to_owned(), region, is_amazon: false })
     }
