@@ -44,10 +44,10 @@ impl RoleChain {
         let mut roles: Vec<Role> = Vec::new();
         let base = loop {
             // A source with keys gives these, and a role by web identity asks for no other credentials.
-            let is_base = !roles.is_empty() && has_keys(environment, &profile);
-            let Some(role) = role_of(environment, &profile)?.filter(|_| !is_base) else {
+            if !roles.is_empty() && has_keys(environment, &profile) {
                 break Base::Profile(profile);
-            };
+            }
+            let Some(role) = role_of(environment, &profile)? else { break Base::Profile(profile) };
             if roles.len() == MAX_ROLES {
                 return Err(wrong(&profile, &format!("more than {MAX_ROLES} roles are assumed in a row")));
             }
@@ -152,7 +152,7 @@ mod tests {
             ("[profile p]\nrole_arn = a\nsource_profile = p\naws_access_key_id = k", "Profile(p) p"),
             // Keys of a source come before its role.
             (
-                "[profile p]\nrole_arn = a\nsource_profile = q\n[profile q]\nrole_arn = b\nsource_profile = p\naws_access_key_id = k",
+                "[profile p]\nrole_arn = a\nsource_profile = q\n[profile q]\nrole_arn = b\nmfa_serial = m\nsource_profile = p\naws_access_key_id = k",
                 "Profile(q) p",
             ),
             ("[profile p]\nrole_arn = a\nweb_identity_token_file = f", "Profile(p) "),

@@ -23,6 +23,7 @@ use reqsign_core::{Context, HttpSend, ProvideCredential, SignRequest, Signer};
 
 use crate::http_client::url::Url;
 use crate::s3::environment::Environment;
+use crate::s3::limits::MAX_SAID_CHARS;
 use crate::s3::reqsign_io::{ask_service, at_once, context, failed};
 use crate::s3::role::Role;
 
@@ -33,7 +34,6 @@ pub(super) struct WebIdentity {
     pub(super) session_name: Option<String>,
 }
 
-#[derive(Debug)]
 pub(super) struct Sts {
     context: Context,
     region: String,
@@ -101,7 +101,7 @@ impl Sts {
                 return Err(io::Error::new(failure.kind(), why));
             }
             (Ok(None), None) => "no answer".to_owned(),
-            (Err(error), None) => error.to_string(),
+            (Err(error), None) => error.to_string().chars().take(MAX_SAID_CHARS).collect(),
         };
         Err(LoginRefused::because(format!("{} does not give {role}: {error}", self.server())))
     }
