@@ -344,3 +344,28 @@ fn closed_standard_streams_are_errors_of_every_command_that_needs_them() {
         }
     }
 }
+
+#[test]
+fn an_end_that_cannot_be_reached_is_named_as_it_was_typed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "data").unwrap();
+    let here = dir.path().to_str().unwrap();
+    let file = &format!("{here}/file");
+    // Nothing accepts connections at port 1.
+    let ends = ["s3://bucket", "dav://127.0.0.1:1", "ftp://127.0.0.1:1", "http://127.0.0.1:1"];
+    for (server, end) in ends.into_iter().flat_map(|end| [(end, end.to_owned()), (end, format!("{end}/x"))]) {
+        let commands = [&["ls", &end][..], &["cp", "-r", &end, here], &["cp", &end, "-"], &["cp", file, &end]];
+        let is_target = !server.starts_with("http:");
+        for args in commands.into_iter().take(if is_target { 4 } else { 3 }) {
+            let output = Command::new(env!("CARGO_BIN_EXE_haul"))
+                .args(args)
+                .env("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+                .envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")])
+                .output()
+                .unwrap();
+            let told = stderr(&output);
+            let is_named = told.contains(&format!("error: {server}: ")) || told.contains(&format!(" {end}"));
+            assert!(!output.status.success() && is_named, "{args:?}: {told}");
+        }
+    }
+}

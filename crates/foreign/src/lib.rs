@@ -37,7 +37,7 @@ pub use http_client::pool::BeginsWith;
 pub use http_client::reach::{Counted, Reach, Sockets};
 pub use http_client::trust::trusting;
 pub use http_client::url::{Origin, Url};
-pub use s3::access::Environment as StoreEnvironment;
+pub use s3::environment::Environment as StoreEnvironment;
 pub use s3::place::{PlaceSettings, S3Place};
 pub use s3::source::{OpenedObjects, open_objects};
 pub use s3::target::{Bucket, OpenedBucket, TargetSettings, Told};

@@ -4,7 +4,7 @@
 //!   job     one copy job, free of flags      event   what happens while it runs, and the report
 //!   error   why a whole job ended early    item    what is told of one entry
 //!   rate    rates and sizes as people type them     filter_rules   rules as they are matched, and as they travel
-//!   timetable   a limit of the rate that changes with the time of day
+//!   timetable   a limit of the rate that changes with the time of day      written   ends as people would type them
 //! ```
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ pub mod item;
 pub mod job;
 pub mod rate;
 pub mod timetable;
+pub mod written;
 
 pub use error::{Error, Fault};
 pub use event::{

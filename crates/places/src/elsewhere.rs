@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
 use haul_channel::clock::TICK;
 use haul_channel::reporter::Watch;
-use haul_job::{Error, Fault, Here};
+use haul_job::{Endpoint, Error, Fault, Here};
 use haul_kept::faults;
 use haul_store::StoreError;
 use haul_store::place::{Elsewhere, Grounds, SiteBounds};
@@ -80,7 +80,10 @@ fn work(
     // A break means that nobody hears, or nothing more comes.
     let _ = answer(&request.question, Grounds::Elsewhere(&elsewhere), &mut Sending { sender, elsewhere: &elsewhere });
     match elsewhere.take_lost() {
-        Some(lost) => Err(lost_end(&lost)),
+        Some(mut lost) => {
+            lost.path = Endpoint { place: end.clone().into(), path: lost.path }.written();
+            Err(lost_end(&lost))
+        }
         None => Ok(()),
     }
 }

@@ -15,6 +15,7 @@ use haul_kept::surroundings::Surroundings;
 use haul_net::Outbound;
 use haul_store::StoreError;
 
+use crate::named_ends::named;
 use crate::server_terms::{self, Connections};
 use crate::web;
 
@@ -98,7 +99,11 @@ pub(crate) fn target(
     let server = DavServer::new(url, settings);
     let lanes = match asked {
         Some(asked) => asked,
-        None => servers::short_files_at_once(server.rtt_us().map_err(|error| faults::store_error(&error))?),
+        None => {
+            let end = std::slice::from_ref(&job.target);
+            let rtt_us = server.rtt_us().map_err(|error| faults::store_error(&named(error, end)))?;
+            servers::short_files_at_once(rtt_us)
+        }
     };
     let (typed, watch) = (job.target.path.clone(), Arc::clone(watch));
     Ok(Target::Other(Box::new(Opening { server, lanes, typed, watch, outbound })))

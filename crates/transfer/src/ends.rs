@@ -18,6 +18,7 @@ use haul_foreign::Opened;
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 
+use crate::named_ends::named_target;
 use crate::{dav_ends, ftp_ends, s3_ends, sftp_ends};
 
 use crate::web;
@@ -167,7 +168,7 @@ pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<W
 }
 
 pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Target, Error> {
-    Ok(match &job.target.place {
+    let target = match &job.target.place {
         Place::Here(Here::Disk) => Target::Path(job.target.path.clone()),
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::target(sftp, job, surroundings, watch)?,
@@ -180,5 +181,6 @@ pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Wa
             unreachable!("check_made_up refuses {made_up} as a target")
         }
         Place::Far(far) => unreachable!("{far} opens its target itself"),
-    })
+    };
+    Ok(named_target(&job.target, target))
 }

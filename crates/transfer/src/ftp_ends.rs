@@ -24,6 +24,7 @@ use haul_wire::place::Verb;
 
 use crate::foreseen;
 use crate::grid_ends;
+use crate::named_ends::named;
 use crate::s3_ends;
 use crate::server_terms::{self, Connections};
 use crate::web;
@@ -159,7 +160,7 @@ pub(crate) fn sources(
     }
     let connections = job.carriage.lanes.unwrap_or(CONNECTIONS_MAX);
     let settings = settings(server, connections, job, surroundings, watch)?;
-    let tree = FtpSource::open(settings, &job.source_paths()).map_err(|error| fault(&error))?;
+    let tree = FtpSource::open(settings, &job.source_paths()).map_err(|error| fault(&named(error, &job.sources)))?;
     Ok(Sources::Open(OpenSource::of(tree)))
 }
 
@@ -207,7 +208,8 @@ pub(crate) fn target(
     let server = Server::new(settings);
     let typed = job.target.path.clone();
     server.looks_first_at(&typed);
-    let rtt_us = server.reach().map_err(|error| fault(&StoreError::new("use as target", &typed, error)))?;
+    let rtt_us =
+        server.reach().map_err(|error| fault(&StoreError::new("use as target", &job.target.written(), error)))?;
     let lanes = match asked {
         Some(asked) => asked,
         None if job.sources.len() == 1 && largest_bytes > 0 && !is_grid(&job.target) => {

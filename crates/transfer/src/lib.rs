@@ -31,6 +31,7 @@ pub mod here;
 mod hook_keeper;
 mod into_itself;
 pub mod joined;
+mod named_ends;
 pub mod order;
 mod permitted;
 mod place_ends;

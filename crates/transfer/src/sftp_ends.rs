@@ -21,6 +21,7 @@ use haul_wire::control::Drafts;
 use crate::dav_ends;
 use crate::foreseen;
 use crate::ftp_ends;
+use crate::named_ends::named;
 use crate::server_terms::{self, Connections};
 
 pub(crate) fn check(job: &Job) -> Result<(), Error> {
@@ -60,7 +61,8 @@ pub(crate) fn sources(
         let text = "-H sees no hard links over sftp: each name is copied apart".to_owned();
         watch.tell(&Event::Warning { text });
     }
-    let found = SftpSource::find(pool, &job.source_paths()).map_err(|error| match error.is_of_no_file() {
+    let found = SftpSource::find(pool, &job.source_paths()).map_err(|error| named(error, &job.sources));
+    let found = found.map_err(|error| match error.is_of_no_file() {
         true => Error { fault: Fault::Missing, ..faults::store_error(&error) },
         false => faults::store_error(&error),
     });

@@ -17,6 +17,7 @@ use haul_net::policy::Dscp;
 use haul_reach::paths::first_way;
 use haul_store::{PlaceTree, StoreError, printable};
 
+use crate::named_ends::named;
 use crate::server_terms::{self, Connections};
 
 pub(crate) fn open(
@@ -33,7 +34,7 @@ pub(crate) fn open(
     let settings = settings(server, connections, job.carriage.timeout / 3, reach(job, surroundings)?);
     let settings = Settings { begins_with: servers::requests_at_start, ..settings };
     let urls = paths.iter().map(|path| url(server, path)).collect::<Result<Vec<_>, _>>()?;
-    haul_foreign::open(&urls, settings, lists(server)).map_err(|error| fault(&error))
+    haul_foreign::open(&urls, settings, lists(server)).map_err(|error| fault(&named(error, &job.sources)))
 }
 
 pub(crate) fn settings(server: &WebServer, connections: u16, silence: Duration, reach: Reach) -> Settings {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use haul_job::{Cause, Earlier, Error, Event, Fault, Job, Observer, OutageGathering, Outages, Report};
+use haul_job::{Cause, Earlier, Endpoint, Error, Event, Fault, Job, Observer, OutageGathering, Outages, Report};
 
 use crate::cp::closing_lines;
 use crate::cp::flags::Cp;
@@ -15,7 +15,6 @@ use crate::cp::on_end::OnEnd;
 use crate::cp::rate_now::RateNow;
 use crate::cp::retry::{Next, Patience, Retries, Try};
 use crate::cp::view::{View, direction, manifest_aside};
-use crate::far_side::written;
 use crate::json::{error, values};
 use crate::process::output;
 use crate::process::speaker::{Speaker, Word};
@@ -178,7 +177,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 fn kept_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) -> Kept {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let named = |endpoint| values::named(&written::text(endpoint));
+    let named = |endpoint: &Endpoint| values::named(&endpoint.written());
     let kept = Kept {
         schema: values::SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),

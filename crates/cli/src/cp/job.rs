@@ -279,7 +279,6 @@ mod tests {
 
     use super::*;
     use crate::commands::{Command, Typed};
-    use crate::far_side::written;
 
     fn typed(line: &[&str]) -> Result<Job, String> {
         let args = ["haul", "cp"].iter().chain(line).map(OsString::from);
@@ -564,7 +563,7 @@ mod tests {
     fn an_endpoint_can_be_written_as_it_was_typed() {
         for text in ["a b", "u@h:p", "[::1]:p", "ssh://u@[::1]:22/p", "haul://h:1/p", "haul://[::1]:1/p"] {
             let endpoint = endpoint::parse(OsStr::new(text)).unwrap();
-            assert_eq!(written::text(&endpoint), text.as_bytes());
+            assert_eq!(endpoint.written(), text.as_bytes());
         }
     }
 }

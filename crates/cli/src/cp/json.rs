@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use haul_job::{Cause, Change, Error, Event, Job, Report};
 use serde::Serialize;
 
-use crate::far_side::written;
 use crate::json::error::{ErrorLine, of_error};
 use crate::json::line::to_line;
 use crate::json::values::{Named, SCHEMA, named, seconds, share};
@@ -213,8 +212,8 @@ fn of_job(job: &Job) -> Line {
     Line::Start {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        sources: job.sources.iter().map(|source| named(&written::text(source))).collect(),
-        target: named(&written::text(&job.target)),
+        sources: job.sources.iter().map(|source| named(&source.written())).collect(),
+        target: named(&job.target.written()),
         dry_run: job.selection.dry_run,
     }
 }

@@ -15,7 +15,7 @@ use crate::cp::flags::Cp;
 use crate::far_side::person::Person;
 use crate::json::values::hex;
 use crate::places::paper::Paper;
-use crate::places::question::{Asked, requests};
+use crate::places::question::{Asked, beginning_of, requests};
 use crate::process::{ending, output, signals};
 use crate::text::figures;
 use crate::text::printable::printable;
@@ -95,7 +95,7 @@ fn read(typed: &Cp, from: &OsString) -> Result<(), Error> {
             }
         })?;
     if let Some(why) = failed {
-        return Err(Error::new(Fault::Missing, why));
+        return Err(Error::new(Fault::Missing, format!("{}{why}", beginning_of(&request.place))));
     }
     let is_written = answered == Answered::Whole && paper.flush().is_continue();
     match whole {

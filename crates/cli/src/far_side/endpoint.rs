@@ -458,7 +458,6 @@ const MAX_HOST_BYTES: usize = 255;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::far_side::written;
 
     fn show(typed: &[u8]) -> String {
         match parse(OsStr::from_bytes(typed)) {
@@ -498,7 +497,7 @@ mod tests {
         ] {
             assert_eq!(show(typed.as_bytes()), shown);
             let end = parse(OsStr::new(typed)).unwrap();
-            assert_eq!(parse(OsStr::from_bytes(&written::text(&end))).unwrap().place, end.place, "{typed}");
+            assert_eq!(parse(OsStr::from_bytes(&end.written())).unwrap().place, end.place, "{typed}");
         }
         assert!(show(b"sftp:///x").starts_with("refused"));
     }

@@ -6,4 +6,3 @@ mod meant_places;
 pub mod options;
 pub mod person;
 pub mod web_url;
-pub mod written;

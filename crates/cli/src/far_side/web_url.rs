@@ -3,6 +3,7 @@
 //!
 //! Passwords and queries, which may be signatures, are never shown.
 
+use haul_job::written::without_query;
 use haul_job::{Endpoint, FtpServer, Here, WebLogin, WebServer};
 
 pub type Refused = (&'static str, &'static str);
@@ -115,11 +116,6 @@ pub fn shown(typed: &[u8]) -> Option<Vec<u8>> {
     let address = authority.rsplit(|byte| *byte == b'@').next().unwrap_or_default();
     let path = if is_ftp { path.to_vec() } else { without_query(path) };
     Some([scheme, address, &path].concat())
-}
-
-pub fn without_query(path: &[u8]) -> Vec<u8> {
-    let end = path.iter().position(|byte| matches!(byte, b'?' | b'#'));
-    end.map_or(path.to_vec(), |end| [&path[..end], b"?..."].concat())
 }
 
 /// Returns the path of the file that a URL's path means.

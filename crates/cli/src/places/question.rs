@@ -14,7 +14,6 @@ use crate::far_side::flags::Reach;
 use crate::far_side::options::ways;
 use crate::far_side::person::{Person, say};
 use crate::far_side::web_url;
-use crate::far_side::written;
 use crate::places::paper::Paper;
 use crate::process::{ending, signals};
 use crate::text::causes::{Causes, more_of, of_message};
@@ -66,12 +65,17 @@ impl Whereabouts {
     pub fn other(&self, path: &[u8]) -> Vec<u8> {
         let place = self.place.clone().unwrap_or(Here::Disk.into());
         let path = if self.is_web() { web_url::escaped(path) } else { path.to_vec() };
-        written::text(&Endpoint { place, path })
+        Endpoint { place, path }.written()
     }
 
     pub fn place_name(&self) -> Option<String> {
         self.place.as_ref().filter(|place| **place != Place::Here(Here::Disk)).map(ToString::to_string)
     }
+}
+
+/// What stands in front of an error of a place. Errors of this host's disk name a path, which is enough.
+pub fn beginning_of(place: &Place) -> String {
+    if *place == Place::Here(Here::Disk) { String::new() } else { format!("{}: ", printable(place.to_string())) }
 }
 
 pub struct Asked<'a> {
@@ -93,8 +97,8 @@ pub fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, o
     let (mut paper, mut code, mut is_whole) = (Paper::new(), 0, true);
     for request in requests {
         let place = request.place.clone();
+        let at = beginning_of(&place);
         *printer.at() = Whereabouts { place: Some(place), ..Whereabouts::default() };
-        let at = printer.at().place_name().map_or_else(String::new, |place| format!("{}: ", printable(place)));
         let (mut causes, mut hashed) = (Causes::default(), Hashed::default());
         let mut take = |piece| match piece {
             Piece::Data(bytes) => paper.put(&bytes),

@@ -336,10 +336,8 @@ impl Arrival {
         }
         self.written_bytes += data.len() as u64;
         if let Sink::Direct(chunk) = &self.sink {
-            match writers::write(shared, chunk, data, self.offset) {
-                Ok(true) => {}
-                Ok(false) => self.sink = Sink::Nowhere,
-                Err(error) => self.failed = Some(StoreError::new("write", &self.incoming.path, error)),
+            if !writers::write(shared, chunk, data, self.offset) {
+                self.sink = Sink::Nowhere;
             }
             return;
         }

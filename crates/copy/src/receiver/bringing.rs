@@ -4,7 +4,6 @@
 //!   decide -> queue -> a thread: from server to server -> its name      or: the sender is asked for the file, as for any other
 //! ```
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,24 +19,14 @@ use super::to_bring::WantedFile;
 pub(super) fn bring_or_ask(shared: &Arc<Shared>, file: WantedFile) {
     let to_bring = &shared.to_bring;
     let Some(by) = to_bring.by().filter(|_| !file.inplace) else { return ask_for(shared, file) };
-    if to_bring.starts() && start(shared, by).is_err() {
-        to_bring.end();
-    }
-    if let Some(file) = to_bring.push(file) {
+    let spawn = |_| {
+        let (by, for_thread) = (Arc::clone(by), Arc::clone(shared));
+        std::thread::Builder::new().name("bring".into()).spawn(move || run(&for_thread, &*by))
+    };
+    let left = if to_bring.start_once(by.at_once(), spawn) { to_bring.push(file) } else { Some(file) };
+    if let Some(file) = left {
         ask_for(shared, file);
     }
-}
-
-fn start(shared: &Arc<Shared>, by: &Arc<dyn ThirdParty>) -> io::Result<()> {
-    for number in 0..by.at_once() {
-        let (by, for_thread) = (Arc::clone(by), Arc::clone(shared));
-        match std::thread::Builder::new().name("bring".into()).spawn(move || run(&for_thread, &*by)) {
-            Ok(thread) => shared.to_bring.add_thread(thread),
-            Err(_) if number > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn run(shared: &Arc<Shared>, by: &dyn ThirdParty) {

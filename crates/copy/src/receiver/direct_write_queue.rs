@@ -3,6 +3,7 @@
 //! The whole job shares the buffers. A lane takes one only for a block that has arrived, so none waits for the network.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -83,7 +84,6 @@ struct State {
     queue: VecDeque<Block>,
     free: Vec<AlignedBuffer>,
     made: usize,
-    started: bool,
     ended: bool,
 }
 
@@ -104,13 +104,8 @@ impl DirectWriteQueue {
         self.room.notify_one();
     }
 
-    /// Returns true once: the caller starts the writers.
-    pub(super) fn starts(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.state).started, true)
-    }
-
-    pub(super) fn started(&self, writer: JoinHandle<()>) {
-        self.writers.add(writer);
+    pub(super) fn start_once(&self, count: usize, spawn: impl Fn(usize) -> io::Result<JoinHandle<()>>) -> bool {
+        self.writers.start_once(count, spawn)
     }
 
     pub(super) fn end(&self) {

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use haul_engine::compare::Existing;
@@ -52,29 +53,29 @@ pub(super) fn standing(shared: &Shared, path: &[u8], stat: Option<&Stat>, existi
 }
 
 pub(super) fn ask(shared: &Arc<Shared>, incoming: &Arc<Incoming>, wanted: Wanted) {
+    ask_by(shared, incoming, wanted, |_| {
+        let for_thread = Arc::clone(shared);
+        std::thread::Builder::new().name("look".into()).spawn(move || run(&for_thread))
+    });
+}
+
+/// Most jobs have nothing to look at, so the first look starts the threads.
+fn ask_by(
+    shared: &Shared,
+    incoming: &Arc<Incoming>,
+    wanted: Wanted,
+    spawn: impl Fn(usize) -> io::Result<JoinHandle<()>>,
+) {
     let is_worth = incoming.standing.is_some() && incoming.identity.size >= LOOK_FROM_BYTES;
-    if is_worth && (!shared.looks.starts() || start(shared).is_ok()) {
-        return shared.looks.push(Look { incoming: Arc::clone(incoming), wanted });
+    match is_worth && shared.looks.start_once(THREADS, spawn) {
+        true => shared.looks.push(Look { incoming: Arc::clone(incoming), wanted }),
+        false => answer(shared, incoming.index, wanted),
     }
-    answer(shared, incoming.index, wanted);
 }
 
 fn answer(shared: &Shared, index: u64, wanted: Wanted) {
     shared.watch.on_answer(index, &wanted);
     shared.outbox.answer(Answer { index, wanted });
-}
-
-/// Most jobs have nothing to look at.
-fn start(shared: &Arc<Shared>) -> io::Result<()> {
-    for number in 0..THREADS {
-        let for_thread = Arc::clone(shared);
-        match std::thread::Builder::new().name("look".into()).spawn(move || run(&for_thread)) {
-            Ok(thread) => shared.looks.add_thread(thread),
-            Err(_) if number > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn run(shared: &Shared) {
@@ -165,5 +166,43 @@ impl Teller<'_> {
         if let Some(wanted) = self.wanted.take() {
             answer(self.shared, index, wanted);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::RelPath;
+    use haul_wire::manifest::{Attributes, Identity, Item, ItemKind};
+
+    use super::super::state::tests::over;
+    use super::*;
+
+    fn standing_file(shared: &Shared, index: u64) -> Arc<Incoming> {
+        let identity =
+            Identity { size: LOOK_FROM_BYTES, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
+        let path = RelPath::new(b"file".to_vec()).unwrap();
+        let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
+        let mut incoming = Incoming::new(index, item, b"file".to_vec(), identity, false);
+        let stat = shared.to.tree().stat(b"file").unwrap();
+        incoming.standing = standing(shared, b"file", stat.as_ref(), Existing::Unfinished);
+        assert!(incoming.standing.is_some());
+        Arc::new(incoming)
+    }
+
+    #[test]
+    fn each_file_is_answered_where_no_thread_can_look() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), vec![7; LOOK_FROM_BYTES as usize]).unwrap();
+        let shared = over(dir.path());
+        for index in 0..3 {
+            let incoming = standing_file(&shared, index);
+            ask_by(&shared, &incoming, Wanted::All, |_| Err(io::ErrorKind::WouldBlock.into()));
+        }
+        let answers = shared.outbox.take_all().into_iter().filter_map(|message| match message {
+            Control::Answers(answers) => Some(answers.len()),
+            _ => None,
+        });
+        assert_eq!(answers.sum::<usize>(), 3);
     }
 }

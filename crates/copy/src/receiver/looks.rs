@@ -1,6 +1,7 @@
 //! Queues the files at the target to look at, and counts the sender's knowledge of them.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -32,14 +33,12 @@ struct State {
     /// The open items bound it.
     queue: VecDeque<Look>,
     open_pieces: usize,
-    started: bool,
     ended: bool,
 }
 
 impl Looks {
-    /// Returns true once: the caller starts the threads.
-    pub(super) fn starts(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.state).started, true)
+    pub(super) fn start_once(&self, count: usize, spawn: impl Fn(usize) -> io::Result<JoinHandle<()>>) -> bool {
+        self.threads.start_once(count, spawn)
     }
 
     pub(super) fn push(&self, look: Look) {
@@ -62,10 +61,6 @@ impl Looks {
         let told = standing.told.swap(0, Ordering::Relaxed);
         lock(&self.state).open_pieces -= told;
         self.work.notify_all();
-    }
-
-    pub(super) fn add_thread(&self, thread: JoinHandle<()>) {
-        self.threads.add(thread);
     }
 
     pub(super) fn add_read(&self, bytes: u64) {

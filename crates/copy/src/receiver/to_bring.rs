@@ -1,6 +1,7 @@
 //! Queues the files that the sources' server is to bring, for `bringing.rs`.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -34,7 +35,6 @@ pub(super) struct ToBring {
 struct State {
     /// The open items bound it.
     queue: VecDeque<WantedFile>,
-    started: bool,
     ended: bool,
 }
 
@@ -48,13 +48,8 @@ impl ToBring {
         self.by.as_ref()
     }
 
-    /// Returns true once: the caller starts the threads.
-    pub(super) fn starts(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.state).started, true)
-    }
-
-    pub(super) fn add_thread(&self, thread: JoinHandle<()>) {
-        self.threads.add(thread);
+    pub(super) fn start_once(&self, count: usize, spawn: impl Fn(usize) -> io::Result<JoinHandle<()>>) -> bool {
+        self.threads.start_once(count, spawn)
     }
 
     /// Gives the file back if nobody brings anything any more.

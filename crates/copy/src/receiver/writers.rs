@@ -9,6 +9,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use super::direct_write_queue::{Block, Chunk, End};
 use super::state::Shared;
@@ -16,39 +17,50 @@ use super::state::Shared;
 /// On a virtual disk of 1.8 GB/s four writes of a block were as fast as eight, or four of 2 MiB.
 pub const WRITERS: usize = 4;
 
-pub(super) fn write(shared: &Arc<Shared>, chunk: &Arc<Chunk>, data: &[u8], offset: u64) -> io::Result<bool> {
-    if shared.disk.direct_writes.starts() {
-        start(shared)?;
-    }
-    Ok(shared.disk.direct_writes.take(chunk, data, offset))
+/// Returns false at the end of the job.
+pub(super) fn write(shared: &Arc<Shared>, chunk: &Arc<Chunk>, data: &[u8], offset: u64) -> bool {
+    write_by(shared, chunk, (data, offset), |number| {
+        let for_thread = Arc::clone(shared);
+        std::thread::Builder::new().name(format!("write {number}")).spawn(move || run(&for_thread))
+    })
 }
 
-/// Most jobs have no blocks for writers.
-fn start(shared: &Arc<Shared>) -> io::Result<()> {
-    for number in 0..WRITERS {
-        let for_thread = Arc::clone(shared);
-        let writer = std::thread::Builder::new().name(format!("write {number}")).spawn(move || run(&for_thread));
-        match writer {
-            Ok(writer) => shared.disk.direct_writes.started(writer),
-            Err(_) if number > 0 => break,
-            Err(error) => return Err(error),
-        }
+/// Most jobs have no blocks for writers, so the first block starts them.
+fn write_by(
+    shared: &Shared,
+    chunk: &Arc<Chunk>,
+    (data, offset): (&[u8], u64),
+    spawn: impl Fn(usize) -> io::Result<JoinHandle<()>>,
+) -> bool {
+    let queue = &shared.disk.direct_writes;
+    let has_writers = queue.start_once(WRITERS, spawn);
+    let is_queued = queue.take(chunk, data, offset);
+    // Without a writer the lane does its work: one block for each that it queues.
+    if is_queued
+        && !has_writers
+        && let Some(block) = queue.next()
+    {
+        write_block(shared, block);
     }
-    Ok(())
+    is_queued
 }
 
 fn run(shared: &Shared) {
-    while let Some(Block { chunk, buffer, bytes, offset }) = shared.disk.direct_writes.next() {
-        let write = || shared.disk.storage.during(|| chunk.part.write_past_cache(&buffer[..bytes], offset));
-        if !chunk.has_failed()
-            && let Some(Err(error)) = chunk.claim.while_held(write)
-        {
-            chunk.fail(error);
-        }
-        // The buffer goes back before the delivery, which may wait for a checkpoint.
-        shared.disk.direct_writes.give_back(buffer);
-        deliver(shared, &chunk, chunk.one_less());
+    while let Some(block) = shared.disk.direct_writes.next() {
+        write_block(shared, block);
     }
+}
+
+fn write_block(shared: &Shared, Block { chunk, buffer, bytes, offset }: Block) {
+    let write = || shared.disk.storage.during(|| chunk.part.write_past_cache(&buffer[..bytes], offset));
+    if !chunk.has_failed()
+        && let Some(Err(error)) = chunk.claim.while_held(write)
+    {
+        chunk.fail(error);
+    }
+    // The buffer goes back before the delivery, which may wait for a checkpoint.
+    shared.disk.direct_writes.give_back(buffer);
+    deliver(shared, &chunk, chunk.one_less());
 }
 
 pub(super) fn deliver(shared: &Shared, chunk: &Chunk, ended: Option<End>) {
@@ -88,17 +100,37 @@ mod tests {
         Chunk::new(Arc::clone(incoming), Arc::clone(part), Arc::new(Claimed::take(incoming, number, 0)))
     }
 
+    /// A writer that leaves its work to the test.
+    fn idle(_: usize) -> io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().spawn(|| {})
+    }
+
+    #[test]
+    fn where_no_writer_can_start_the_lanes_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = Arc::new(over(dir.path()));
+        let (incoming, part) = incoming(&shared);
+        let chunk = chunk_of(&incoming, &part, 0);
+        for block in 0..=BUFFERS as u64 {
+            let none = |_| Err(io::ErrorKind::WouldBlock.into());
+            assert!(write_by(&shared, &chunk, (&[block as u8; 10], block * 10), none));
+        }
+        let mut found = [0; 10];
+        assert_eq!(part.read_at(&mut found, BUFFERS as u64 * 10).unwrap(), 10);
+        assert_eq!((found, shared.disk.direct_writes.made()), ([BUFFERS as u8; 10], 1));
+    }
+
     #[test]
     fn blocks_of_a_lane_that_lost_its_chunk_are_not_written_when_their_turn_comes() {
         let dir = tempfile::tempdir().unwrap();
         let shared = Arc::new(over(dir.path()));
         let (incoming, part) = incoming(&shared);
-        assert!(shared.disk.direct_writes.starts());
+        let write = |chunk: &Arc<Chunk>, data: &[u8], offset| write_by(&shared, chunk, (data, offset), idle);
         let given_up = chunk_of(&incoming, &part, 1);
-        assert!(write(&shared, &given_up, &[1; 100], 1 << 20).unwrap());
+        assert!(write(&given_up, &[1; 100], 1 << 20));
         let other = chunk_of(&incoming, &part, 1);
-        assert!(write(&shared, &other, &[2; 100], 1 << 20).unwrap());
-        assert!(write(&shared, &given_up, &[3; 100], 1 << 20).unwrap());
+        assert!(write(&other, &[2; 100], 1 << 20));
+        assert!(write(&given_up, &[3; 100], 1 << 20));
         shared.disk.direct_writes.end();
         run(&shared);
         let mut found = [0; 200];
@@ -111,13 +143,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let shared = Arc::new(over(dir.path()));
         let (incoming, part) = incoming(&shared);
-        assert!(shared.disk.direct_writes.starts());
+        let write = |chunk: &Arc<Chunk>, data: &[u8], offset| write_by(&shared, chunk, (data, offset), idle);
         let chunk = chunk_of(&incoming, &part, 0);
         for block in 0..BUFFERS as u64 {
-            assert!(write(&shared, &chunk, &[7; 10], block * 10).unwrap());
+            assert!(write(&chunk, &[7; 10], block * 10));
         }
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| write(&shared, &chunk, &[7; 10], 0).unwrap());
+            let waits = scope.spawn(|| write(&chunk, &[7; 10], 0));
             shared.disk.direct_writes.end();
             assert!(!waits.join().unwrap());
         });

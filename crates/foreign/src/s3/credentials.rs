@@ -1,46 +1,34 @@
 //! Who we are to a store: credentials found like Amazon's tools, renewed in time, and their signatures (Signature Version 4).
 //!
 //! ```text
-//!   environment -> profile files -> SSO -> web identity -> program -> container -> virtual machine (IMDSv2)
+//!   environment -> roles of the profile -> web identity -> SSO -> keys of the profile -> program -> container -> virtual machine
 //! ```
-//! `reqsign` speaks to all of these. Its async functions need no runtime: our files, programs and servers answer on the asking
-//! thread.
+//! The first of them that is set up counts. Where it fails, nobody else's credentials take its place.
 
 use std::fmt;
-use std::future::Future;
-use std::io::{self, ErrorKind, Read as _};
-use std::pin::pin;
-use std::process::{Command, Stdio};
+use std::io::{self, ErrorKind};
 use std::sync::{Mutex, PoisonError};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use haul_store::LoginRefused;
 use http::{HeaderName, Uri, request};
 use reqsign_aws_v4::{
-    AssumeRoleWithWebIdentityCredentialProvider, Credential, ECSCredentialProvider, EnvCredentialProvider,
-    IMDSv2CredentialProvider, ProcessCredentialProvider, ProfileCredentialProvider, RequestSigner,
-    SSOCredentialProvider,
+    Credential, ECSCredentialProvider, EnvCredentialProvider, IMDSv2CredentialProvider, ProcessCredentialProvider,
+    ProfileCredentialProvider, RequestSigner, SSOCredentialProvider,
 };
 use reqsign_core::time::Timestamp;
-use reqsign_core::{
-    CommandExecute, CommandOutput, Context, FileRead, HttpSend, ProvideCredentialDyn, SignRequest as _,
-    SigningCredential as _, StaticEnv,
-};
+use reqsign_core::{Context, ProvideCredential, SignRequest as _, SigningCredential as _};
 
-use crate::http_client::client::{Ask, Client, Settings, Sign};
-use crate::http_client::credentials::Credentials;
-use crate::http_client::outgoing::Content;
+use crate::http_client::client::Sign;
 use crate::http_client::url::{Origin, Url};
-use crate::s3::access::Environment;
-use crate::s3::limits::{MAX_CREDENTIALS_BYTES, MAX_SETTINGS_BYTES, METADATA_SERVICE_PATIENCE};
-
-type Provider = Box<dyn ProvideCredentialDyn<Credential = Credential>>;
+use crate::s3::environment::Environment;
+use crate::s3::reqsign_io::{at_once, context};
+use crate::s3::role::{Base, RoleChain};
+use crate::s3::sts::{Sts, WebIdentity};
 
 pub(super) struct Signer {
+    environment: Environment,
     context: Context,
-    providers: Vec<(&'static str, Provider)>,
     known: Mutex<Option<Credential>>,
     signer: RequestSigner,
     origin: Origin,
@@ -54,20 +42,9 @@ impl fmt::Debug for Signer {
 
 impl Signer {
     pub(super) fn new(environment: &Environment, origin: Origin, region: &str) -> Signer {
-        let env = StaticEnv { home_dir: environment.home.clone(), envs: environment.variables.clone() };
-        let context =
-            Context::new().with_env(env).with_file_read(Files).with_http_send(Servers).with_command_execute(Programs);
-        let providers: Vec<(&'static str, Provider)> = vec![
-            ("the environment", Box::new(EnvCredentialProvider::new())),
-            ("the profile", Box::new(ProfileCredentialProvider::default())),
-            ("SSO", Box::new(sso(environment))),
-            ("the web identity", Box::new(AssumeRoleWithWebIdentityCredentialProvider::default())),
-            ("the credential_process", Box::new(ProcessCredentialProvider::default())),
-            ("the container", Box::new(ECSCredentialProvider::default())),
-            ("the virtual machine", Box::new(IMDSv2CredentialProvider::default())),
-        ];
         let signer = RequestSigner::new("s3", region);
-        Signer { context, providers, known: Mutex::default(), signer, origin }
+        let context = context(environment);
+        Signer { environment: environment.clone(), context, known: Mutex::default(), signer, origin }
     }
 
     /// Drops credentials that the store no longer knows.
@@ -87,30 +64,99 @@ impl Signer {
     }
 
     fn find(&self) -> io::Result<Credential> {
-        let mut first = None;
-        for (name, provider) in &self.providers {
-            match at_once(provider.provide_credential_dyn(&self.context))? {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) => {}
-                Err(error) if first.is_none() && *name != "the virtual machine" => {
-                    first = Some(format!("; {name} gives none: {error}"));
-                }
-                Err(_) => {}
-            }
+        if let Some(found) = self.ask("the environment", &EnvCredentialProvider::new())? {
+            return Ok(found);
         }
-        let why = format!(
-            "there are no credentials{}: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`",
-            first.unwrap_or_default()
-        );
-        Err(LoginRefused::because(why))
+        let environment = &self.environment;
+        if let Some(profile) = environment.named_profile().filter(|profile| !environment.has_profile(profile)) {
+            return Err(LoginRefused::because(format!("there is no profile {profile} in the files of Amazon's tools")));
+        }
+        let RoleChain { base, roles } = RoleChain::of(environment)?;
+        if !roles.is_empty() {
+            let sts = Sts::of(environment)?;
+            return roles.iter().try_fold(self.of_base(&base)?, |credential, role| sts.assume(role, &credential));
+        }
+        if let Some(found) = self.of_profile(environment.profile(), WithVariables::Yes)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.ask("the container", &ECSCredentialProvider::default())? {
+            return Ok(found);
+        }
+        // Any other host has no such service, which is no reason to tell.
+        if let Ok(Some(found)) = self.ask("the virtual machine", &IMDSv2CredentialProvider::default()) {
+            return Ok(found);
+        }
+        Err(LoginRefused::because(
+            "there are no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`",
+        ))
     }
+
+    fn of_base(&self, base: &Base) -> io::Result<Credential> {
+        let (name, found) = match base {
+            Base::Profile(profile) => (format!("the profile {profile}"), self.of_profile(profile, WithVariables::No)?),
+            Base::Environment => {
+                let name = "the environment";
+                (name.to_owned(), self.ask(name, &EnvCredentialProvider::new())?)
+            }
+            Base::Container => {
+                let name = "the container";
+                (name.to_owned(), self.ask(name, &ECSCredentialProvider::default())?)
+            }
+            Base::VirtualMachine => {
+                let name = "the virtual machine";
+                (name.to_owned(), self.ask(name, &IMDSv2CredentialProvider::default())?)
+            }
+        };
+        found.ok_or_else(|| LoginRefused::because(format!("{name} has no credentials to assume a role with")))
+    }
+
+    fn of_profile(&self, profile: &str, variables: WithVariables) -> io::Result<Option<Credential>> {
+        if let Some(identity) = self.web_identity(profile, variables)? {
+            return Sts::of(&self.environment)?.assume_by_token(&identity).map(Some);
+        }
+        if let Some(found) = self.ask("SSO", &sso(&self.environment, profile))? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.ask("the profile", &ProfileCredentialProvider::new().with_profile(profile))? {
+            return Ok(Some(found));
+        }
+        self.ask("the credential_process", &ProcessCredentialProvider::new().with_profile(profile))
+    }
+
+    fn web_identity(&self, profile: &str, variables: WithVariables) -> io::Result<Option<WebIdentity>> {
+        let found = |variable, key| {
+            let of_variable = self.environment.get(variable).filter(|_| variables == WithVariables::Yes);
+            of_variable.map(str::to_owned).or_else(|| self.environment.of_profile(profile, key))
+        };
+        let Some(token_file) = found("AWS_WEB_IDENTITY_TOKEN_FILE", "web_identity_token_file") else { return Ok(None) };
+        let arn = found("AWS_ROLE_ARN", "role_arn")
+            .ok_or_else(|| LoginRefused::because("the web identity has no role: set AWS_ROLE_ARN or role_arn"))?;
+        let session_name = found("AWS_ROLE_SESSION_NAME", "role_session_name");
+        Ok(Some(WebIdentity { arn, token_file: token_file.into(), session_name }))
+    }
+
+    fn ask(
+        &self,
+        name: &str,
+        provider: &impl ProvideCredential<Credential = Credential>,
+    ) -> io::Result<Option<Credential>> {
+        at_once(provider.provide_credential(&self.context))?
+            .map_err(|error| LoginRefused::because(format!("{name} gives no credentials: {error}")))
+    }
+}
+
+/// Whether variables tell of the web identity. They belong to the user's own profile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WithVariables {
+    Yes,
+    No,
 }
 
 /// The token of a session lies below the SHA-1 of its name. Of a profile without one it lies below that of `sso_start_url`, and the
 /// provider asks for nothing else of that URL.
-fn sso(environment: &Environment) -> SSOCredentialProvider {
-    let provider = SSOCredentialProvider::default();
-    let Some(session) = environment.sso_session() else { return provider };
+fn sso(environment: &Environment, profile: &str) -> SSOCredentialProvider {
+    let provider = SSOCredentialProvider::new().with_profile(profile);
+    let Some(session) = environment.sso_session(profile) else { return provider };
     provider
         .with_start_url(session.name)
         .with_region(session.region)
@@ -121,8 +167,9 @@ fn sso(environment: &Environment) -> SSOCredentialProvider {
 /// Names the sum behind the body. The signature says that one comes.
 pub(super) const TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 
-/// A signed request arrives within this time before their end.
-const RENEWED_BEFORE: Duration = Duration::from_secs(10);
+/// `reqsign` signs with what is good for another 10 s, and a signed request arrives within that time. The rest is for the time
+/// between the look and the signature.
+const RENEWED_BEFORE: Duration = Duration::from_secs(15);
 
 impl Sign for Signer {
     fn sign(&self, url: &Url, head: &mut request::Parts, whole: Option<&[u8]>) -> io::Result<()> {
@@ -164,74 +211,4 @@ fn is_signed(name: &HeaderName) -> bool {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn at_once<T>(future: impl Future<Output = T>) -> io::Result<T> {
-    match pin!(future).poll(&mut std::task::Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => Ok(done),
-        Poll::Pending => Err(io::Error::other("the credentials are looked for in another way than haul knows")),
-    }
-}
-
-fn failed(error: io::Error) -> reqsign_core::Error {
-    reqsign_core::Error::unexpected(error.to_string())
-}
-
-#[derive(Debug)]
-struct Files;
-
-impl FileRead for Files {
-    async fn file_read(&self, path: &str) -> reqsign_core::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(failed)?;
-        file.take(MAX_SETTINGS_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(bytes)
-    }
-}
-
-/// Runs `credential_process` of a profile: the user's own program.
-#[derive(Debug)]
-struct Programs;
-
-impl CommandExecute for Programs {
-    async fn command_execute<'a>(
-        &'a self,
-        program: &'a str,
-        args: &'a [&'a str],
-    ) -> reqsign_core::Result<CommandOutput> {
-        let mut command = Command::new(program);
-        let output = command.args(args).stdin(Stdio::null()).output().map_err(failed)?;
-        Ok(CommandOutput { status: output.status.code().unwrap_or(-1), stdout: output.stdout, stderr: output.stderr })
-    }
-}
-
-/// Services of a virtual machine, a container, STS, SSO.
-#[derive(Debug)]
-struct Servers;
-
-impl HttpSend for Servers {
-    async fn http_send(&self, request: http::Request<Bytes>) -> reqsign_core::Result<http::Response<Bytes>> {
-        ask_service(request).map_err(failed)
-    }
-}
-
-fn ask_service(request: http::Request<Bytes>) -> io::Result<http::Response<Bytes>> {
-    let (head, body) = request.into_parts();
-    let url = Url::parse(head.uri.to_string().as_bytes());
-    let url = url.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no URL that haul can ask"))?;
-    let mut settings = Settings::usual(1, Credentials::default());
-    if !url.origin().is_tls {
-        settings.silence = METADATA_SERVICE_PATIENCE;
-    }
-    let client = Client::new(url.origin().clone(), settings);
-    let dropped = [http::header::HOST, http::header::CONTENT_LENGTH];
-    let fields = head.headers.iter().filter(|(name, _)| !dropped.contains(name));
-    let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let content = if body.is_empty() { Content::Nothing } else { Content::Whole(body) };
-    let ask = Ask { fields, content, redirects: false, ..Ask::new(head.method, &url) };
-    let mut answer = client.ask(&ask)?;
-    let body = answer.body.read_to_end(MAX_CREDENTIALS_BYTES)?;
-    let mut response = http::Response::new(Bytes::from(body));
-    (*response.status_mut(), *response.headers_mut()) = (answer.head.status, answer.head.headers);
-    Ok(response)
 }

@@ -6,17 +6,21 @@
 //!   target: small files by one PUT; larger ones in parts, with a journal on this host, until Complete shows the object
 //! ```
 
-pub(crate) mod access;
+mod access;
 mod at_once;
 mod copying;
 mod credentials;
+pub(crate) mod environment;
 mod kept;
 mod limits;
 mod listing;
 pub(crate) mod place;
 mod removal;
+mod reqsign_io;
+mod role;
 pub(crate) mod source;
 mod store;
+mod sts;
 mod sums;
 pub(crate) mod target;
 mod uploads;

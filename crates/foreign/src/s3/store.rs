@@ -13,8 +13,9 @@ use crate::http_client::client::{Answer, Ask, Client, Settings, invalid};
 use crate::http_client::fields::text;
 use crate::http_client::outgoing::Content;
 use crate::http_client::url::Url;
-use crate::s3::access::{Access, Environment, is_region};
+use crate::s3::access::Access;
 use crate::s3::credentials::Signer;
+use crate::s3::environment::{Environment, is_region};
 use crate::s3::limits::{MAX_ANSWER_BYTES, MAX_KEY_BYTES};
 use crate::s3::xml;
 

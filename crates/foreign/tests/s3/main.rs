@@ -15,6 +15,7 @@ mod leftovers;
 #[path = "../../../store/tests/conformance/place.rs"]
 mod place_conformance;
 mod places;
+mod roles;
 mod server;
 mod source;
 mod standing;

@@ -21,7 +21,6 @@ use crate::cp::detach::keeper::{Facts, Keeper};
 use crate::cp::flags::Cp;
 use crate::cp::job;
 use crate::detached::record::{self, Copy, RateSaid, Record, Records, SCHEMA};
-use crate::far_side::written;
 use crate::flags::filters::Filter;
 use crate::json::line::to_line;
 use crate::json::values;
@@ -97,7 +96,7 @@ fn start(records: &Records, job: &Job, asked_rate: &Timetable) -> Result<(Record
             .because("everybody on this host could read it among the arguments of its process")
             .try_this("put it into ~/.netrc: machine HOST login USER password PASSWORD"));
     }
-    let named = |end| values::named(&written::text(end));
+    let named = |end: &Endpoint| values::named(&end.written());
     let mut keeper = Keeper::choose(&Facts::of_process());
     let now_s = record::now_s();
     let copy = Copy {

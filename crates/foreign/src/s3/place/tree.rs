@@ -9,7 +9,7 @@ use haul_store::place::{EntryFacts, Lacks, NodeKind};
 use haul_store::{SourceFile, StoreError, Time};
 
 use crate::http_client::client::Settings;
-use crate::s3::access::Environment;
+use crate::s3::environment::Environment;
 use crate::s3::limits::MAX_KEY_BYTES;
 use crate::s3::listing::{NO_UTF8, has_any};
 use crate::s3::source::file::SummedFile;

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use haul_store::{Access, Connections, ItemSource, SourceFile, SourceTree, StoreError, Time, WalkOptions};
 
 use crate::http_client::client::Settings;
-use crate::s3::access::Environment;
+use crate::s3::environment::Environment;
 use crate::s3::limits::MAX_KEY_BYTES;
 use crate::s3::listing::has_any;
 use crate::s3::source::file::SummedFile;
