@@ -3,6 +3,7 @@
 /// The directory `experiments`: name and text.
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("background", include_str!("../../../experiments/background.toml")),
+    ("cable", include_str!("../../../experiments/cable.toml")),
     ("contended", include_str!("../../../experiments/contended.toml")),
     ("contended-course", include_str!("../../../experiments/contended-course.toml")),
     ("dav-1g-228ms", include_str!("../../../experiments/dav-1g-228ms.toml")),
@@ -14,6 +15,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("ftp-many-small", include_str!("../../../experiments/ftp-many-small.toml")),
     ("gridftp-1g-228ms", include_str!("../../../experiments/gridftp-1g-228ms.toml")),
     ("gridftp-many-small", include_str!("../../../experiments/gridftp-many-small.toml")),
+    ("fq-codel", include_str!("../../../experiments/fq-codel.toml")),
     ("full-uplink", include_str!("../../../experiments/full-uplink.toml")),
     ("iperf-1g-228ms", include_str!("../../../experiments/iperf-1g-228ms.toml")),
     ("lan-rto", include_str!("../../../experiments/lan-rto.toml")),
