@@ -32,6 +32,7 @@ mod range_habits;
 mod refusal;
 mod server;
 mod source;
+mod stripes;
 mod target;
 mod transfer;
 mod wildcards;

@@ -211,3 +211,13 @@ pub(crate) const MAX_GAPS: usize = 1024;
 
 /// Tries of a file between two servers. Each begins with what has come, and then it goes through this host.
 pub(crate) const BETWEEN_TRIES: u32 = 3;
+
+/// Data nodes of a striped server: each upload has a connection to each of them. With more, each transfer goes over one.
+pub(crate) const MAX_STRIPES: usize = 16;
+
+/// What one data node sends before the next one goes on: a block of globus-gridftp-server. So all of them fill the first window of a
+/// connection, 64 kB and more, while one is read.
+pub(crate) const STRIPE_BLOCK_BYTES: u64 = 256 << 10;
+
+/// A file that is worth the ports and connections of all data nodes. A shorter one comes from one node, over a connection that stays.
+pub(crate) const WORTH_STRIPES_BYTES: u64 = 8 << 20;

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_foreign::{Adler32Parts, Credentials, Reach};
+use haul_foreign::{Adler32Parts, Credentials, Reach, Sockets};
 use haul_ftp::{Grid, Security, Settings};
 use haul_grid::{HEADER_BYTES, Header};
+use haul_net::Way;
 
 /// What the server does otherwise than it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,43 @@ pub enum Fault {
     TellsOther,
     /// Closes all connections of one upload in its middle.
     CutsOnce,
+    /// Has two data nodes, 127.0.0.1 and 127.0.0.2.
+    Striped,
+    /// The same, and one of them cannot be reached.
+    StripeIsGone,
+    /// The same, and one of them never connects.
+    StripeStaysAway,
+    /// The same, and one of them leaves a block out.
+    StripeSkips,
+    /// The same, and the other one sends a block of the first again.
+    StripeRepeats,
+    /// The same, and one of them counts more connections than it opens.
+    StripeCountsMore,
+    /// The same, and one of them sends what it has after its end.
+    StripeIsCut,
+    /// The same, and a stranger connects before each data node.
+    StripeStranger,
+    /// Names thousands of data nodes.
+    ManyStripes,
+    /// Names hosts of this network, of no network, and a port of another service.
+    NamesOthers(&'static str),
+}
+
+impl Fault {
+    fn is_striped(self) -> bool {
+        use Fault::*;
+        matches!(
+            self,
+            Striped
+                | StripeIsGone
+                | StripeStaysAway
+                | StripeSkips
+                | StripeRepeats
+                | StripeCountsMore
+                | StripeIsCut
+                | StripeStranger
+        )
+    }
 }
 
 pub struct GridServer {
@@ -116,6 +154,7 @@ impl GridServer {
                         passive: None,
                         rest: 0,
                         from: String::new(),
+                        nodes: Nodes::default(),
                     };
                     session.run()
                 });
@@ -185,6 +224,15 @@ struct Session {
     passive: Option<TcpListener>,
     rest: usize,
     from: String,
+    /// Where data nodes wait, and where they are to connect.
+    nodes: Nodes,
+}
+
+#[derive(Default)]
+struct Nodes {
+    wait: Vec<TcpListener>,
+    taking: Vec<TcpStream>,
+    send_to: Vec<SocketAddr>,
 }
 
 type Done = std::io::Result<()>;
@@ -250,11 +298,31 @@ impl Session {
             }
             "PORT" if self.fault == Fault::NoPort => self.say("500 Illegal PORT command"),
             "PORT" => {
-                let numbers: Vec<u16> = argument.split(',').map(|part| part.parse().unwrap()).collect();
-                let host: [u8; 4] = std::array::from_fn(|at| numbers[at] as u8);
-                self.down = Some(SocketAddr::from((host, numbers[4] << 8 | numbers[5])));
-                self.data = None;
+                (self.down, self.data, self.nodes) = (Some(address_of(argument)), None, Nodes::default());
                 self.say("200 ok")
+            }
+            "SPAS" if self.fault.is_striped() => self.wait_at_nodes(),
+            "SPAS" if self.fault == Fault::ManyStripes => {
+                let lines = " 127,0,0,1,200,1\r\n".repeat(20_000);
+                self.say(&format!("229-Here:\r\n{lines}229 End"))
+            }
+            "SPAS" if let Fault::NamesOthers(told) = self.fault => {
+                self.say(&format!("229-Here:\r\n 127,0,0,1,200,1\r\n {told}\r\n229 End"))
+            }
+            "SPOR" => {
+                self.nodes.send_to = argument.split(' ').map(address_of).collect();
+                self.say("200 ok")
+            }
+            "PASV" | "EPSV" if self.fault.is_striped() => {
+                self.nodes = Nodes::default();
+                // The front end itself takes no data.
+                let listener = TcpListener::bind("127.0.0.2:0")?;
+                let port = listener.local_addr()?.port();
+                (self.passive, self.data) = (Some(listener), None);
+                match verb {
+                    "PASV" => self.say(&format!("227 ok (127,0,0,2,{},{})", port >> 8, port & 255)),
+                    _ => self.say(&format!("229 ok (|||{port}|)")),
+                }
             }
             "PASV" | "EPSV" => {
                 let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -328,7 +396,11 @@ impl Session {
         };
         let end = at.saturating_add(bytes).min(content.len());
         let content = &content[at.min(end)..end];
-        if self.passive.is_some() {
+        if !self.nodes.send_to.is_empty() {
+            assert_eq!((verb, at), ("RETR", 0), "a part does not come from all nodes");
+            return self.send_from_nodes(content);
+        }
+        if self.passive.is_some() && self.down.is_none() {
             return self.stream(content);
         }
         if self.data.is_none() {
@@ -344,7 +416,7 @@ impl Session {
                 }
                 _ => {}
             }
-            self.data = Some(TcpStream::connect(address)?);
+            self.data = Some(self.connect(address)?);
             self.say("150 here it comes")?;
         } else {
             self.say("125 over the same connection")?;
@@ -369,7 +441,78 @@ impl Session {
         Ok(())
     }
 
+    /// A striped server sends from a data node.
+    fn connect(&self, address: SocketAddr) -> std::io::Result<TcpStream> {
+        match self.fault.is_striped() {
+            true => from_node(1, address),
+            false => TcpStream::connect(address),
+        }
+    }
+
+    fn wait_at_nodes(&mut self) -> Done {
+        (self.nodes, self.passive, self.data) = (Nodes::default(), None, None);
+        for node in 0..NODES {
+            self.nodes.wait.push(TcpListener::bind((node_address(node), 0))?);
+        }
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+        let line = |(node, port): (usize, u16)| format!(" 127,0,0,{},{},{}\r\n", node + 1, port >> 8, port & 255);
+        let lines: String = self.nodes.wait.iter().map(port).enumerate().map(line).collect();
+        if self.fault == Fault::StripeIsGone {
+            self.nodes.wait.pop();
+        }
+        self.say(&format!("229-Entering Striped Passive Mode.\r\n{lines}229 End"))
+    }
+
+    /// Each node sends every other block, over one connection.
+    fn send_from_nodes(&mut self, content: &[u8]) -> Done {
+        const BLOCK: usize = 100_000;
+        let fault = self.fault;
+        let addresses = std::mem::take(&mut self.nodes.send_to);
+        assert_eq!(addresses.len(), NODES);
+        self.control.get_mut().write_all(b"126 1 1\r\n150 here it comes\r\n")?;
+        let content: Arc<[u8]> = content.into();
+        let threads: Vec<_> = addresses
+            .into_iter()
+            .enumerate()
+            .filter(|(node, _)| !(fault == Fault::StripeStaysAway && *node == 1))
+            .map(|(node, address)| {
+                let content = Arc::clone(&content);
+                std::thread::spawn(move || -> Done {
+                    if fault == Fault::StripeStranger {
+                        drop(stranger(address)?);
+                    }
+                    let mut data = from_node(node, address)?;
+                    let is_bad = node == 1;
+                    for (number, bytes) in content.chunks(BLOCK).enumerate() {
+                        let is_mine =
+                            number % NODES == node || (is_bad && fault == Fault::StripeRepeats && number == 2);
+                        if !is_mine || (is_bad && fault == Fault::StripeSkips && number == 3) {
+                            continue;
+                        }
+                        if is_bad && fault == Fault::StripeIsCut && number > 3 {
+                            return Ok(());
+                        }
+                        let offset = (number * BLOCK) as u64;
+                        data.write_all(&Header { flags: 0, count: bytes.len() as u64, offset }.encode())?;
+                        data.write_all(bytes)?;
+                    }
+                    let offset = if is_bad && fault == Fault::StripeCountsMore { 2 } else { 1 };
+                    let flags = Header::END_OF_FILE | Header::END_OF_DATA;
+                    data.write_all(&Header { flags, count: 0, offset }.encode())
+                })
+            })
+            .collect();
+        for thread in threads {
+            // The client may not have read on.
+            let _ = thread.join().unwrap();
+        }
+        self.say("226 done")
+    }
+
     fn take(&mut self, verb: &str, argument: &str) -> Done {
+        if !self.nodes.wait.is_empty() || !self.nodes.taking.is_empty() {
+            return self.take_at_nodes(verb, argument);
+        }
         let (begin, path) = match verb {
             "ESTO" => (argument.split(' ').nth(1).unwrap().parse().unwrap(), argument.splitn(3, ' ').last().unwrap()),
             _ => (0, argument),
@@ -455,6 +598,71 @@ impl Session {
         }
         Ok(())
     }
+}
+
+impl Session {
+    /// All nodes have to hear the end. The connections stay.
+    fn take_at_nodes(&mut self, verb: &str, argument: &str) -> Done {
+        let (begin, path): (usize, &str) = match verb {
+            "ESTO" => (argument.split(' ').nth(1).unwrap().parse().unwrap(), argument.splitn(3, ' ').last().unwrap()),
+            _ => (0, argument),
+        };
+        for listener in std::mem::take(&mut self.nodes.wait) {
+            self.nodes.taking.push(listener.accept()?.0);
+        }
+        self.say("150 go on")?;
+        if verb == "STOR" {
+            self.files.lock().unwrap().insert(path.to_owned(), Vec::new());
+        }
+        for (node, data) in self.nodes.taking.iter_mut().enumerate() {
+            loop {
+                let mut header = [0; HEADER_BYTES];
+                data.read_exact(&mut header)?;
+                let header = Header::decode(&header);
+                if header.flags & Header::END_OF_FILE != 0 {
+                    assert_eq!((header.offset, header.flags & Header::END_OF_DATA), (1, Header::END_OF_DATA));
+                    break;
+                }
+                let mut bytes = vec![0; header.count as usize];
+                data.read_exact(&mut bytes)?;
+                let (start, end) = (begin + header.offset as usize, begin + header.offset as usize + bytes.len());
+                let mut files = self.files.lock().unwrap();
+                let content = files.entry(path.to_owned()).or_default();
+                content.resize(content.len().max(end), 0);
+                content[start..end].copy_from_slice(&bytes);
+                self.came_from.lock().unwrap().insert(node_address(node));
+            }
+        }
+        self.files.lock().unwrap().entry(path.to_owned()).or_default();
+        self.say("226 done")
+    }
+}
+
+/// Data nodes of a striped server.
+const NODES: usize = 2;
+
+fn node_address(node: usize) -> IpAddr {
+    IpAddr::from([127, 0, 0, node as u8 + 1])
+}
+
+fn address_of(numbers: &str) -> SocketAddr {
+    let numbers: Vec<u16> = numbers.split(',').map(|part| part.parse().unwrap()).collect();
+    let host: [u8; 4] = std::array::from_fn(|at| numbers[at] as u8);
+    SocketAddr::from((host, numbers[4] << 8 | numbers[5]))
+}
+
+fn from_node(node: usize, to: SocketAddr) -> std::io::Result<TcpStream> {
+    connect_from(node_address(node), to)
+}
+
+fn stranger(to: SocketAddr) -> std::io::Result<TcpStream> {
+    connect_from(IpAddr::from([127, 0, 0, 9]), to)
+}
+
+fn connect_from(host: IpAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let way = Way { local: Some(host), ..Way::default() };
+    let reach = Reach { way, ..Reach::default() };
+    Sockets::new().connect(&[to], &reach, Duration::from_secs(3)).map(|(socket, _)| socket)
 }
 
 /// A chunk and a half.
