@@ -221,3 +221,6 @@ pub(crate) const STRIPE_BLOCK_BYTES: u64 = 256 << 10;
 
 /// A file that is worth the ports and connections of all data nodes. A shorter one comes from one node, over a connection that stays.
 pub(crate) const WORTH_STRIPES_BYTES: u64 = 8 << 20;
+
+/// The wait of a file for a server's process at that trial. A busier server gets the first file in one stream.
+pub const RANGE_FILE_GRACE: Duration = Duration::from_millis(5);

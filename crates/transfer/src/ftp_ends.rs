@@ -9,8 +9,8 @@ use haul_copy::sender::{OpenSource, Sources};
 use haul_engine::path::servers::{self, USUAL_CONNECTIONS};
 use haul_foreign::{Credentials, Login};
 use haul_ftp::{
-    CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, RANGES_FROM_US,
-    RangeUploads, Security, Settings,
+    CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, RANGE_FILE_GRACE,
+    RANGES_FROM_US, RangeUploads, Security, Settings,
 };
 use haul_job::{
     AskedClass, Drafts, Endpoint, Error, Event, Fault, FtpServer, Here, Job, Place, Selection, Wish, Wishes,
@@ -202,7 +202,7 @@ pub(crate) fn target(
     let largest_bytes = foreseen::largest_bytes(job);
     // A sender elsewhere does not see that the target takes ranges.
     let is_seen = job.sources.iter().all(|source| source.place.is_here());
-    let ranges = is_seen.then_some(RangeUploads { from_us, foreseen_bytes: largest_bytes });
+    let ranges = is_seen.then_some(RangeUploads { from_us, foreseen_bytes: largest_bytes, grace: RANGE_FILE_GRACE });
     let settings = Settings { silence: job.carriage.timeout, journals, reach, ranges, ..settings };
     let server = Server::new(settings);
     let typed = job.target.path.clone();
