@@ -614,28 +614,42 @@ impl Session {
         if verb == "STOR" {
             self.files.lock().unwrap().insert(path.to_owned(), Vec::new());
         }
-        for (node, data) in self.nodes.taking.iter_mut().enumerate() {
-            loop {
-                let mut header = [0; HEADER_BYTES];
-                data.read_exact(&mut header)?;
-                let header = Header::decode(&header);
-                if header.flags & Header::END_OF_FILE != 0 {
-                    assert_eq!((header.offset, header.flags & Header::END_OF_DATA), (1, Header::END_OF_DATA));
-                    break;
-                }
-                let mut bytes = vec![0; header.count as usize];
-                data.read_exact(&mut bytes)?;
-                let (start, end) = (begin + header.offset as usize, begin + header.offset as usize + bytes.len());
-                let mut files = self.files.lock().unwrap();
-                let content = files.entry(path.to_owned()).or_default();
-                content.resize(content.len().max(end), 0);
-                content[start..end].copy_from_slice(&bytes);
-                self.came_from.lock().unwrap().insert(node_address(node));
-            }
-        }
+        std::thread::scope(|scope| {
+            let take = |(node, data): (usize, _)| {
+                let (files, came_from) = (&self.files, &self.came_from);
+                scope.spawn(move || -> Done {
+                    let data: &mut TcpStream = data;
+                    while let Some((at, bytes)) = next_block(data)? {
+                        let (start, end) = (begin + at, begin + at + bytes.len());
+                        let mut files = files.lock().unwrap();
+                        let content = files.entry(path.to_owned()).or_default();
+                        content.resize(content.len().max(end), 0);
+                        content[start..end].copy_from_slice(&bytes);
+                        came_from.lock().unwrap().insert(node_address(node));
+                    }
+                    Ok(())
+                })
+            };
+            let threads: Vec<_> = self.nodes.taking.iter_mut().enumerate().map(take).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+        })?;
         self.files.lock().unwrap().entry(path.to_owned()).or_default();
         self.say("226 done")
     }
+}
+
+/// The next block of a connection. None: its end, and that it was the only one.
+fn next_block(data: &mut TcpStream) -> std::io::Result<Option<(usize, Vec<u8>)>> {
+    let mut header = [0; HEADER_BYTES];
+    data.read_exact(&mut header)?;
+    let header = Header::decode(&header);
+    if header.flags & Header::END_OF_FILE != 0 {
+        assert_eq!((header.offset, header.flags & Header::END_OF_DATA), (1, Header::END_OF_DATA));
+        return Ok(None);
+    }
+    let mut bytes = vec![0; header.count as usize];
+    data.read_exact(&mut bytes)?;
+    Ok(Some((header.offset as usize, bytes)))
 }
 
 /// Data nodes of a striped server.
