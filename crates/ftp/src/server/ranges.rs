@@ -141,9 +141,10 @@ impl Server {
     fn try_range_of(&self, place: &[u8], at: u64) -> io::Result<Option<bool>> {
         let command = self.on("STOR", place)?;
         std::thread::scope(|scope| {
-            // It is made ready while the first one begins.
-            let second = std::thread::Builder::new().spawn_scoped(scope, || self.try_range());
             let mut first = self.upload(place, 0)?;
+            // It is made ready while the first one begins. Before the first one has its connection, it could hold the last one that the
+            // server allows.
+            let second = std::thread::Builder::new().spawn_scoped(scope, || self.try_range());
             first.write(&[b'.'; TRIED_BYTES])?;
             let asked = Instant::now();
             first.await_begin()?;
