@@ -11,7 +11,7 @@ pub struct RangeUploads {
     pub from_us: u32,
     /// The largest file that is going to be written, as far as is known: so many connections are dialled ahead.
     pub foreseen_bytes: u64,
-    /// The wait of a file for a server that does not begin the second transfer of the trial, behind the time that the first one took.
+    /// The wait of a file for a server's processes that are busy when the trial's second transfers begin, beside the path's share.
     pub grace: Duration,
 }
 
@@ -92,17 +92,22 @@ impl RangeHabits {
         self.found() == Some(true)
     }
 
-    /// Waits for the answer, as long as it may be a good one: the second transfers begin in time. `usual` is that time where none was asked
-    /// for yet. A file that does not get the answer goes up in one stream, and further ones may go in ranges.
-    pub(crate) fn wait_in_time(&self, usual: Instant) -> bool {
+    /// Waits for the answer, as long as it may be a good one: the second transfers have begun when they are due, or this much later. `usual`
+    /// is that time where none was asked for yet.
+    ///
+    /// A file that does not get the answer goes up in one stream, and so do all further ones: lanes that begin to share files would share the
+    /// one that is on its way, too.
+    pub(crate) fn wait_in_time(&self, usual: Instant, allowance: Duration) -> bool {
         let mut trial = self.lock();
         while trial.found.is_none() {
             if trial.begun >= SECOND_TRANSFERS {
                 drop(trial);
                 return self.wait();
             }
-            let left = trial.due.unwrap_or(usual).saturating_duration_since(Instant::now());
+            let due = trial.due.unwrap_or(usual) + allowance;
+            let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                self.give_up();
                 return false;
             }
             trial = self.changed.wait_timeout(trial, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -121,20 +126,26 @@ mod tests {
 
     #[test]
     fn a_file_waits_for_the_answer_only_while_it_may_be_a_good_one() {
+        const HOUR: Duration = Duration::from_secs(3600);
         let now = Instant::now();
-        let habits = RangeHabits::default();
-        assert!(habits.begin() && !habits.begin());
-        assert!(!habits.wait_in_time(now), "nothing has begun in the usual time");
-        habits.is_due(now);
-        habits.has_begun();
-        assert!(!habits.wait_in_time(now + Duration::from_secs(3600)), "the second one is late");
-        habits.has_begun();
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| habits.wait_in_time(now));
+        for begun in 0..=SECOND_TRANSFERS {
+            let habits = RangeHabits::default();
+            assert!(habits.begin() && !habits.begin());
+            habits.is_due(now);
+            (0..begun).for_each(|_| habits.has_begun());
+            let waits = std::thread::scope(|scope| {
+                let waits = scope.spawn(|| habits.wait_in_time(now + HOUR, Duration::ZERO));
+                if begun < SECOND_TRANSFERS {
+                    return waits.join().unwrap();
+                }
+                habits.enter(true);
+                waits.join().unwrap()
+            });
+            assert_eq!(waits, begun == SECOND_TRANSFERS, "{begun} have begun in time");
             habits.enter(true);
-            assert!(waits.join().unwrap(), "both have begun, so the answer is waited for");
-        });
-        habits.give_up();
-        assert!(!habits.wait_in_time(now) && habits.found() == Some(false));
+            assert_eq!(habits.found(), Some(waits), "no lane shares a file that goes up in one stream");
+        }
+        let habits = RangeHabits::default();
+        assert!(!habits.wait_in_time(now, Duration::ZERO), "nothing was asked for in the usual time");
     }
 }

@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use super::data_port::{DataPort, unreached};
+use super::named_hosts::named;
 use super::{BlockData, Control, Data, Direction, Habits, Kept};
 use crate::codec::command::Command;
 use crate::codec::passive;
@@ -154,19 +155,26 @@ impl Control {
     }
 
     fn connect_for_blocks(&mut self) -> io::Result<BlockData> {
+        match self.connect_at_told_addresses() {
+            // One data node that is out of reach, or may not be used, leaves the others idle.
+            Err(error)
+                if self.habits.blocks.is_striped()
+                    && !self.is_broken
+                    && matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::Unsupported) =>
+            {
+                self.habits.blocks.give_up_stripes(&error);
+                self.connect_at_told_addresses()
+            }
+            connected => connected,
+        }
+    }
+
+    fn connect_at_told_addresses(&mut self) -> io::Result<BlockData> {
         let mut addresses = std::mem::take(&mut self.block_addresses);
         if addresses.is_empty() {
             addresses = self.passive_for_blocks()?;
         }
-        match self.connect_to_all(&addresses) {
-            // One data node that is out of reach leaves the others idle.
-            Err(error) if addresses.len() > 1 => {
-                self.habits.blocks.give_up_stripes(&error);
-                let addresses = self.passive_for_blocks()?;
-                self.connect_to_all(&addresses)
-            }
-            connected => connected,
-        }
+        self.connect_to_all(&addresses)
     }
 
     fn connect_to_all(&self, addresses: &[SocketAddr]) -> io::Result<BlockData> {
@@ -237,9 +245,11 @@ impl Control {
             _ => return Err(crate::refusal::refusal(reply)),
         };
         let port = port.ok_or_else(|| invalid(format!("the server tells no port for the data: {}", reply.shown())))?;
-        let told = passive::address(reply.text()).filter(|_| reply.code == 227);
-        let data_node = told.map(|told| IpAddr::V4(*told.ip())).filter(|told| self.is_of_server(*told));
-        Ok(SocketAddr::new(data_node.unwrap_or(self.peer.ip()), port))
+        let told = passive::address(reply.text()).map(SocketAddr::V4).filter(|_| reply.code == 227);
+        match told.filter(|told| told.ip() != self.host() && self.is_of_server(told.ip())) {
+            Some(data_node) => named(data_node, self.host()),
+            None => Ok(SocketAddr::new(self.peer.ip(), port)),
+        }
     }
 
     /// Looks whether the server has ended a transfer that still goes out.

@@ -3,7 +3,8 @@
 //! ```text
 //! a trial, with two files of its own at once:   STOR, 8 KiB, stays open | meanwhile REST, STOR, a byte behind the end, or inside | SIZE
 //! ```
-//! A file that is ready before the second transfers have begun in time goes up in one stream: a server that locks its files never answers.
+//! A file waits for the second transfers a little longer than they are due: a server that locks its files does not answer. Then it goes up in
+//! one stream.
 //!
 //! Most servers get one stream. vsftpd locks a file that goes up, unless `lock_upload_files=NO`. proftpd and pyftpdlib refuse to begin behind
 //! the end, and pure-ftpd cuts the file off there. Also after a good trial, each file's content is looked at (`target/ranges.rs`).
@@ -19,7 +20,7 @@ use crate::codec::command::Command;
 use crate::control::Data;
 use crate::limits::{
     JUMP_BYTES_PER_US, RANGE_TRIAL_GRACE, TRIED_BEHIND, TRIED_BYTES, TRIED_WITHIN, WORTH_PARTS_BYTES,
-    WORTH_RANGES_BYTES,
+    WORTH_RANGES_BYTES, WORTH_ROUND_TRIP_BYTES,
 };
 use crate::paths::join;
 use crate::refusal::invalid;
@@ -96,15 +97,15 @@ impl Server {
         self.ranges.wait()
     }
 
-    /// The same, for a file that goes up in one stream unless the answer is near.
-    pub(crate) fn takes_ranges_by_now(&self) -> bool {
-        let wait = self.patience_of_file(Duration::from_micros(self.rtt_us().into()));
-        self.ranges.wait_in_time(Instant::now() + wait)
-    }
-
-    /// How long a file waits for the begin of a transfer, where another one took so long.
-    fn patience_of_file(&self, took: Duration) -> Duration {
-        took + took / 4 + self.account().settings.ranges.map_or(Duration::ZERO, |ranges| ranges.grace)
+    /// The same for a file of this size, which goes up in one stream unless the answer is near.
+    pub(crate) fn takes_ranges_by_now(&self, size: u64) -> bool {
+        let rtt = Duration::from_micros(self.rtt_us().into());
+        let grace = self.account().settings.ranges.map_or(Duration::ZERO, |ranges| ranges.grace);
+        // A packet of the trial that is lost comes within a large file's share of the time that it takes.
+        let share = u32::try_from(size / WORTH_ROUND_TRIP_BYTES).unwrap_or(u32::MAX);
+        let most = self.trial_patience();
+        let allowance = (rtt / 4 + rtt.saturating_mul(share)).min(most) + grace;
+        self.ranges.wait_in_time(Instant::now() + rtt, allowance)
     }
 
     fn try_ranges(&self, directory: &[u8]) -> io::Result<bool> {
@@ -151,7 +152,7 @@ impl Server {
             let took = asked.elapsed();
             let Some(second) = second?.join().expect("it does not panic")? else { return Ok(None) };
             let mut second = second.begin(command, at)?;
-            self.ranges.is_due(Instant::now() + self.patience_of_file(took));
+            self.ranges.is_due(Instant::now() + took);
             second.be_patient(self.trial_patience())?;
             let begun = second.write(b".").and_then(|()| second.end()).and_then(|()| second.await_begin());
             second.line.be_as_patient_as_usual()?;

@@ -126,7 +126,7 @@ impl FtpTarget {
         let place = tree.place(path)?;
         server.begin_trial(crate::paths::split(&place).0);
         let draft = BlockDraft::in_ranges(tree, path, plan);
-        match (server.takes_ranges_by_now(), draft) {
+        match (server.takes_ranges_by_now(plan.size), draft) {
             (true, draft) => draft.map(|draft| InRanges::Yes(Box::new(draft))),
             (false, Ok(draft)) => {
                 draft.leave_to_stream();
