@@ -174,7 +174,7 @@ pub(crate) const TRIED_BEHIND: u64 = 12_288;
 pub(crate) const TRIED_WITHIN: u64 = 4096;
 
 /// The wait for a server's processes at such a trial, beside the round trips: within it a busy one answers, too.
-pub(crate) const RANGE_TRIAL_GRACE: Duration = Duration::from_millis(500);
+pub const RANGE_TRIAL_GRACE: Duration = Duration::from_millis(500);
 
 /// Connections of one file that are cut and begun anew. Each may cost a chunk that is read back.
 pub(crate) const MAX_CUTS: u32 = 16;
@@ -225,6 +225,8 @@ pub(crate) const WORTH_STRIPES_BYTES: u64 = 8 << 20;
 /// A file of so many bytes waits a round trip for that trial: one stream of 4 MB a round trip brings it in 25.
 pub(crate) const WORTH_ROUND_TRIP_BYTES: u64 = 100_000_000;
 
-/// The wait of a file for a server's processes at that trial. A busier server gets files in one stream. With 5 ms, 33 MB to a vsftpd that
-/// locks files take 5 % longer than without a trial, over 20 ms and over 228 ms.
-pub const RANGE_FILE_GRACE: Duration = Duration::from_millis(5);
+/// A file of so many bytes waits a microsecond for the server's processes at that trial: a fortieth of its time at 1 Gbit/s.
+pub(crate) const WORTH_MICROSECOND_BYTES: u64 = 5_000;
+
+/// A file waits at least so long for them. A busier server gets files in one stream.
+pub const RANGE_FILE_GRACE: Duration = Duration::from_millis(2);

@@ -19,8 +19,8 @@ use super::Server;
 use crate::codec::command::Command;
 use crate::control::Data;
 use crate::limits::{
-    JUMP_BYTES_PER_US, RANGE_TRIAL_GRACE, TRIED_BEHIND, TRIED_BYTES, TRIED_WITHIN, WORTH_PARTS_BYTES,
-    WORTH_RANGES_BYTES, WORTH_ROUND_TRIP_BYTES,
+    JUMP_BYTES_PER_US, RANGE_TRIAL_GRACE, TRIED_BEHIND, TRIED_BYTES, TRIED_WITHIN, WORTH_MICROSECOND_BYTES,
+    WORTH_PARTS_BYTES, WORTH_RANGES_BYTES, WORTH_ROUND_TRIP_BYTES,
 };
 use crate::paths::join;
 use crate::refusal::invalid;
@@ -103,8 +103,8 @@ impl Server {
         let grace = self.account().settings.ranges.map_or(Duration::ZERO, |ranges| ranges.grace);
         // A packet of the trial that is lost comes within a large file's share of the time that it takes.
         let share = u32::try_from(size / WORTH_ROUND_TRIP_BYTES).unwrap_or(u32::MAX);
-        let most = self.trial_patience();
-        let allowance = (rtt / 4 + rtt.saturating_mul(share)).min(most) + grace;
+        let busy = Duration::from_micros(size / WORTH_MICROSECOND_BYTES);
+        let allowance = (rtt / 4 + rtt.saturating_mul(share) + busy).min(self.trial_patience()) + grace;
         self.ranges.wait_in_time(Instant::now() + rtt, allowance)
     }
 
