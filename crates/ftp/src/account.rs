@@ -364,8 +364,14 @@ impl Account {
             // Servers authenticate data connections unless they are told not to. Those that have no certificates do not know the command.
             commands.push(Command::new("DCAU", b"N")?);
         }
-        let after_login = commands.len();
         let is_first = self.known.get().is_none() && matches!(part, Part::First { .. });
+        let before_nodes = commands.len();
+        // The port of the first transfer is asked for behind it: the server waits at one place at a time.
+        let asks_nodes = is_first && is_grid && control.host().is_ipv4();
+        if asks_nodes {
+            commands.push(Command::plain("SPAS"));
+        }
+        let after_login = commands.len();
         let is_target = self.settings.grid.as_ref().is_some_and(|grid| grid.foreseen_bytes > 0);
         // The first list of a target goes over the first connection; those that are dialled ahead carry blocks.
         let asks_port = self.is_far() && control.may_ask_ahead(is_first && is_target);
@@ -403,6 +409,9 @@ impl Account {
         let [_, _, binary, rest @ ..] = &replies[..] else { return Err(invalid("an answer is missing")) };
         check_binary(binary)?;
         with_tls.iter().zip(rest).try_for_each(|(command, reply)| check_protection(command, reply))?;
+        if asks_nodes && let Err(why) = control.note_data_nodes(&replies[before_nodes]) {
+            (self.settings.tell)(format!("data goes to the host of the login, and to no data node: {why}"));
+        }
         if asks_port {
             control.note_port(&replies[after_login]);
         }

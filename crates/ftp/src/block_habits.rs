@@ -1,7 +1,9 @@
 //! What is known of a server's extended block mode (MODE E, GridFTP), for all control connections to it.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_foreign::Reach;
 use haul_net::Way;
@@ -37,6 +39,12 @@ pub(crate) struct BlockHabits {
     reaches_us: AtomicBool,
     /// The server has refused or dropped commands that came during a transfer.
     takes_no_more: AtomicBool,
+    /// Where a striped server has its files, as it has named it: an address for each stripe.
+    data_nodes: Mutex<Arc<[IpAddr]>>,
+    /// Transfers go over all data nodes.
+    uses_stripes: AtomicBool,
+    /// Why they no longer do, until it was told.
+    why_no_stripes: Mutex<Option<String>>,
 }
 
 /// An address of this host that the server is told of.
@@ -62,7 +70,46 @@ impl BlockHabits {
             asks_for_them: AtomicBool::new(grid.is_some()),
             reaches_us: AtomicBool::new(false),
             takes_no_more: AtomicBool::new(false),
+            data_nodes: Mutex::default(),
+            uses_stripes: AtomicBool::new(true),
+            why_no_stripes: Mutex::default(),
         }
+    }
+
+    /// The server has named its data nodes.
+    pub(crate) fn note_data_nodes(&self, nodes: Vec<IpAddr>) {
+        *self.data_nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes.into();
+    }
+
+    /// The hosts at which data of the server may come and go, beside that of its control connection.
+    pub(crate) fn data_nodes(&self) -> Arc<[IpAddr]> {
+        Arc::clone(&self.data_nodes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn has_data_nodes(&self) -> bool {
+        !self.data_nodes().is_empty()
+    }
+
+    /// Transfers go over several data nodes.
+    pub(crate) fn is_striped(&self) -> bool {
+        self.uses_stripes.load(Ordering::Relaxed) && self.data_nodes().len() > 1
+    }
+
+    /// Which of so many data nodes carries the next upload.
+    pub(crate) fn next_stripe(&self, count: usize) -> usize {
+        if count > 1 { self.turns.fetch_add(1, Ordering::Relaxed) % count } else { 0 }
+    }
+
+    /// From now on each transfer goes over one data node, the one that the server chooses.
+    pub(crate) fn give_up_stripes(&self, why: &io::Error) {
+        if self.uses_stripes.swap(false, Ordering::Relaxed) {
+            *self.why_no_stripes.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+        }
+    }
+
+    /// Why stripes were given up, once.
+    pub(crate) fn take_why_no_stripes(&self) -> Option<String> {
+        self.why_no_stripes.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// How the next data connection of an upload goes to the server, and how else if it cannot.

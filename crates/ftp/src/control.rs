@@ -9,10 +9,13 @@
 
 pub(crate) mod between;
 mod blocks;
+pub(crate) mod data_port;
+mod named_hosts;
+mod stripes;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -49,6 +52,12 @@ impl Habits {
         self.several_at_once.load(Ordering::Relaxed)
     }
 
+    /// A data connection that the server has made.
+    pub(crate) fn accepted(&self, socket: TcpStream) -> io::Result<Data> {
+        let counted = self.data.accepted(&socket, &self.reach)?;
+        Ok(Data { wire: Wire::new(socket, self.silence)?, counted })
+    }
+
     pub(crate) fn new(reach: Reach, silence: Duration, grid: Option<&Grid>) -> Habits {
         let [extended_passive, several_at_once, asks_ahead] = [true; 3].map(AtomicBool::new);
         let blocks = BlockHabits::new(grid);
@@ -82,15 +91,41 @@ pub(crate) struct Control {
     streams: u16,
     /// The data connection of the last transfer in blocks.
     kept: Option<Kept>,
-    /// The server waits here for blocks.
-    block_address: Option<SocketAddr>,
+    /// The server waits here for blocks, at one address of each data node.
+    block_addresses: Vec<SocketAddr>,
 }
 
 /// A data connection that waits for the next transfer in its direction.
 #[derive(Debug)]
 struct Kept {
     direction: Direction,
-    data: Data,
+    data: BlockData,
+}
+
+/// The data connections of one transfer in blocks.
+#[derive(Debug)]
+pub(crate) struct BlockData {
+    pub(crate) carrier: Data,
+    /// Those to the other data nodes of a striped server: they hear only the end.
+    pub(crate) others: Vec<Data>,
+}
+
+impl BlockData {
+    pub(crate) fn of_one(carrier: Data) -> BlockData {
+        BlockData { carrier, others: Vec::new() }
+    }
+
+    /// The connection to the data node with this number carries the next transfer.
+    fn by_node(mut self, number: usize) -> BlockData {
+        if let Some(other) = number.checked_sub(1).and_then(|at| self.others.get_mut(at)) {
+            std::mem::swap(other, &mut self.carrier);
+        }
+        self
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Data> {
+        std::iter::once(&self.carrier).chain(&self.others)
+    }
 }
 
 /// Which way data goes.
@@ -150,7 +185,7 @@ impl Control {
             is_extended: false,
             streams: 1,
             kept: None,
-            block_address: None,
+            block_addresses: Vec::new(),
         })
     }
 
@@ -299,6 +334,7 @@ impl Control {
             && extended_passive.load(Ordering::Relaxed)
             && asks_ahead.load(Ordering::Relaxed)
             && self.habits.takes_several()
+            && !blocks.has_data_nodes()
     }
 
     /// Asks for the port of the next transfer, where the server bears several commands at once: so that a transfer begins a round trip
@@ -380,15 +416,18 @@ impl Control {
         Ok(())
     }
 
-    /// The port at which the server waits for a data connection.
-    fn passive(&mut self) -> io::Result<u16> {
-        if let Some((port, _)) = self.port.take().filter(|(_, since)| since.elapsed() < PORT_KEPT) {
-            return Ok(port);
+    /// The address at which the server waits for a data connection.
+    fn passive(&mut self) -> io::Result<SocketAddr> {
+        // The data nodes of a grid have other addresses, which EPSV does not tell.
+        let has_data_nodes = self.habits.blocks.has_data_nodes();
+        let asked_ahead = self.port.take().filter(|(_, since)| !has_data_nodes && since.elapsed() < PORT_KEPT);
+        if let Some((port, _)) = asked_ahead {
+            return Ok(SocketAddr::new(self.peer.ip(), port));
         }
-        if self.habits.extended_passive.load(Ordering::Relaxed) {
+        if self.habits.extended_passive.load(Ordering::Relaxed) && !has_data_nodes {
             let reply = self.ask(Command::plain("EPSV"))?;
             if reply.code == 229 {
-                return passive::extended(reply.text()).ok_or_else(|| no_port(&reply));
+                return self.passive_address(&reply);
             }
             if self.peer.ip().to_canonical().is_ipv6() || !reply.is_unknown() {
                 return Err(refusal(&reply));
@@ -397,12 +436,12 @@ impl Control {
         }
         let reply = self.ask(Command::plain("PASV"))?;
         match reply.code {
-            227 => passive::usual(reply.text()).ok_or_else(|| no_port(&reply)),
+            227 => self.passive_address(&reply),
             _ => Err(refusal(&reply)),
         }
     }
 
-    /// Opens a data connection. The data comes from the host of the control connection, and from no other.
+    /// Opens a data connection. The data comes from the hosts of the server, and from no other.
     pub(crate) fn connect_data(&mut self) -> io::Result<Data> {
         self.settle_transfers()?;
         while self.owed.contains(&Owed::Port) {
@@ -419,8 +458,7 @@ impl Control {
         let mut tries = 0;
         loop {
             let was_asked_ahead = self.port.is_some();
-            let port = self.passive()?;
-            let address = SocketAddr::new(self.peer.ip(), port);
+            let address = self.passive()?;
             let Habits { reach, silence, data, .. } = &*self.habits;
             match data.connect(&[address], reach, *silence) {
                 Ok((socket, counted)) => {
@@ -575,8 +613,4 @@ const MAX_DATA_TRIES: u32 = MAX_TRIES / 2;
 
 fn endless() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "the server announces replies without an end")
-}
-
-fn no_port(reply: &Reply) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("the server tells no port for the data: {}", reply.shown()))
 }

@@ -32,6 +32,7 @@ mod range_habits;
 mod refusal;
 mod server;
 mod source;
+mod stripes;
 mod target;
 mod transfer;
 mod wildcards;
@@ -39,7 +40,7 @@ mod wire;
 
 pub use account::{Security, Settings, Tell, TellSums};
 pub use block_habits::Grid;
-pub use limits::{CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, RANGES_FROM_US};
+pub use limits::{CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, RANGE_FILE_GRACE, RANGE_TRIAL_GRACE, RANGES_FROM_US};
 pub use pipe::{MakePipe, Pipe};
 pub use place::FtpPlace;
 pub use range_habits::RangeUploads;

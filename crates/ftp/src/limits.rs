@@ -174,7 +174,7 @@ pub(crate) const TRIED_BEHIND: u64 = 12_288;
 pub(crate) const TRIED_WITHIN: u64 = 4096;
 
 /// The wait for a server's processes at such a trial, beside the round trips: within it a busy one answers, too.
-pub(crate) const RANGE_TRIAL_GRACE: Duration = Duration::from_millis(500);
+pub const RANGE_TRIAL_GRACE: Duration = Duration::from_millis(500);
 
 /// Connections of one file that are cut and begun anew. Each may cost a chunk that is read back.
 pub(crate) const MAX_CUTS: u32 = 16;
@@ -211,3 +211,22 @@ pub(crate) const MAX_GAPS: usize = 1024;
 
 /// Tries of a file between two servers. Each begins with what has come, and then it goes through this host.
 pub(crate) const BETWEEN_TRIES: u32 = 3;
+
+/// Data nodes of a striped server: each upload has a connection to each of them. With more, each transfer goes over one.
+pub(crate) const MAX_STRIPES: usize = 16;
+
+/// What one data node sends before the next one goes on: a block of globus-gridftp-server. So all of them fill the first window of a
+/// connection, 64 kB and more, while one is read.
+pub(crate) const STRIPE_BLOCK_BYTES: u64 = 256 << 10;
+
+/// A file that is worth the ports and connections of all data nodes. A shorter one comes from one node, over a connection that stays.
+pub(crate) const WORTH_STRIPES_BYTES: u64 = 8 << 20;
+
+/// A file of so many bytes waits a round trip for that trial: one stream of 4 MB a round trip brings it in 25.
+pub(crate) const WORTH_ROUND_TRIP_BYTES: u64 = 100_000_000;
+
+/// A file of so many bytes waits a microsecond for the server's processes at that trial: a fortieth of its time at 1 Gbit/s.
+pub(crate) const WORTH_MICROSECOND_BYTES: u64 = 5_000;
+
+/// A file waits at least so long for them. A busier server gets files in one stream.
+pub const RANGE_FILE_GRACE: Duration = Duration::from_millis(2);

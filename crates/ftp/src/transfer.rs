@@ -7,10 +7,11 @@ use haul_grid::{Incoming, write_block, write_end};
 
 use crate::codec::command::Command;
 use crate::codec::reply::Reply;
-use crate::control::{Data, Direction};
+use crate::control::{BlockData, Data, Direction};
 use crate::markers::Markers;
 use crate::pool::Held;
 use crate::refusal::{invalid, refusal};
+use crate::stripes::Stripes;
 
 /// A control connection to a server that files come from and go to.
 pub(crate) type Line = Held<Download>;
@@ -18,7 +19,7 @@ pub(crate) type Line = Held<Download>;
 /// A file, or a list, on its way here.
 #[derive(Debug)]
 pub(crate) struct Download {
-    data: Option<Data>,
+    carrier: Option<Carrier>,
     line: Line,
     pub(crate) began_at: u64,
     /// The byte of the file that comes next.
@@ -27,38 +28,74 @@ pub(crate) struct Download {
     is_over: bool,
     /// The next transfer is expected, so its port is asked for ahead.
     asks_ahead: bool,
-    /// It comes in blocks.
-    incoming: Option<Incoming>,
     /// The byte behind the last one that was asked for. `None`: the end of the file.
     pub(crate) end: Option<u64>,
 }
 
+/// What brings the bytes.
+#[derive(Debug)]
+enum Carrier {
+    Stream(Data),
+    Blocks(Data, Incoming),
+    Stripes(Stripes),
+}
+
+impl Carrier {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Carrier::Stream(data) => data.wire.read(buffer),
+            Carrier::Blocks(data, incoming) => incoming.read(&mut data.wire, buffer),
+            Carrier::Stripes(stripes) => stripes.read(buffer),
+        }
+    }
+
+    /// All of it was read: the server says so on the control connection, too.
+    fn end(self, line: &mut Line, asks_ahead: bool) -> io::Result<()> {
+        let (kept, is_kept) = match self {
+            Carrier::Stream(data) => {
+                drop(data);
+                return line.end_transfer(asks_ahead);
+            }
+            Carrier::Blocks(data, incoming) => (Some(BlockData::of_one(data)), incoming.is_kept()),
+            Carrier::Stripes(_) => (None, false),
+        };
+        line.end_blocks(kept, Direction::Down, is_kept, &mut Markers::new(Instant::now()))
+    }
+}
+
 impl Download {
-    pub(crate) fn new(data: Data, line: Line, at: u64) -> Download {
+    fn by(carrier: Carrier, line: Line, at: u64, end: Option<u64>) -> Download {
         let asks_ahead = line.is_far();
-        Download { data: Some(data), line, began_at: at, at, is_over: false, asks_ahead, incoming: None, end: None }
+        Download { carrier: Some(carrier), line, began_at: at, at, is_over: false, asks_ahead, end }
+    }
+
+    pub(crate) fn new(data: Data, line: Line, at: u64) -> Download {
+        Download::by(Carrier::Stream(data), line, at, None)
     }
 
     /// A part of a file in blocks.
     pub(crate) fn in_blocks(data: Data, line: Line, at: u64, end: Option<u64>) -> Download {
-        let mut download = Download::new(data, line, at);
-        (download.incoming, download.end) = (Some(Incoming::default()), end);
-        download
+        Download::by(Carrier::Blocks(data, Incoming::default()), line, at, end)
+    }
+
+    /// A whole file from all data nodes of a server.
+    pub(crate) fn in_stripes(stripes: Stripes, line: Line) -> Download {
+        Download::by(Carrier::Stripes(stripes), line, 0, None)
     }
 
     pub(crate) fn is_in_blocks(&self) -> bool {
-        self.incoming.is_some()
+        !matches!(self.carrier, Some(Carrier::Stream(_)) | None)
+    }
+
+    pub(crate) fn is_in_stripes(&self) -> bool {
+        matches!(self.carrier, Some(Carrier::Stripes(_)))
     }
 
     /// The next bytes. None: the server has announced the end, on the data connection and on the control connection. Any other end is a
     /// cut.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(data) = &mut self.data else { return Ok(0) };
-        let read = match &mut self.incoming {
-            Some(incoming) => incoming.read(&mut data.wire, buffer),
-            None => data.wire.read(buffer),
-        };
-        let count = read.inspect_err(|error| {
+        let Some(carrier) = &mut self.carrier else { return Ok(0) };
+        let count = carrier.read(buffer).inspect_err(|error| {
             if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::Unsupported) {
                 self.line.break_off();
             }
@@ -71,19 +108,9 @@ impl Download {
             }
             return Ok(count);
         }
-        let data = self.data.take();
         self.is_over = true;
-        let ended = match &self.incoming {
-            None => {
-                drop(data);
-                self.line.end_transfer(self.asks_ahead)
-            }
-            Some(incoming) => {
-                let mut markers = Markers::new(Instant::now());
-                self.line.end_blocks(data, Direction::Down, incoming.is_kept(), &mut markers)
-            }
-        };
-        ended.map_err(|error| match error.kind() {
+        let Some(carrier) = self.carrier.take() else { return Ok(0) };
+        carrier.end(&mut self.line, self.asks_ahead).map_err(|error| match error.kind() {
             ErrorKind::InvalidData => error,
             _ => io::Error::new(ErrorKind::UnexpectedEof, format!("it was cut: {error}")),
         })?;
@@ -95,7 +122,7 @@ impl Drop for Download {
     fn drop(&mut self) {
         if !self.is_over {
             // The server notices that nobody reads, and says so on the control connection.
-            self.data = None;
+            self.carrier = None;
             self.line.owe(Direction::Down);
         }
     }
@@ -223,7 +250,7 @@ impl Drop for Upload {
 /// Blocks of a file on their way to the server, each with its place.
 #[derive(Debug)]
 pub(crate) struct BlockUpload {
-    data: Option<Data>,
+    data: Option<BlockData>,
     line: Option<Line>,
     markers: Markers,
     /// Bytes so far.
@@ -231,12 +258,12 @@ pub(crate) struct BlockUpload {
 }
 
 impl BlockUpload {
-    pub(crate) fn new(data: Data, line: Line) -> BlockUpload {
-        data.counted.sends();
+    pub(crate) fn new(data: BlockData, line: Line) -> BlockUpload {
+        data.carrier.counted.sends();
         BlockUpload { data: Some(data), line: Some(line), markers: Markers::new(Instant::now()), sent: 0 }
     }
 
-    fn parts(&mut self) -> io::Result<(&mut Data, &mut Line, &mut Markers)> {
+    fn parts(&mut self) -> io::Result<(&mut BlockData, &mut Line, &mut Markers)> {
         match (&mut self.data, &mut self.line) {
             (Some(data), Some(line)) => Ok((data, line, &mut self.markers)),
             _ => Err(ErrorKind::BrokenPipe.into()),
@@ -250,7 +277,7 @@ impl BlockUpload {
 
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let (data, line, markers) = self.parts()?;
-        let written = write_block(&mut data.wire, bytes, offset);
+        let written = write_block(&mut data.carrier.wire, bytes, offset);
         let heard = written.is_ok().then(|| line.hear(markers));
         match (written, heard) {
             (Err(error), _) => Err(self.explained(error)),
@@ -265,10 +292,10 @@ impl BlockUpload {
         }
     }
 
-    /// Says that this was all.
+    /// Says to each data node that this was all, and that it came over one connection.
     pub(crate) fn end(&mut self) -> io::Result<()> {
-        let (data, ..) = self.parts()?;
-        let ended = write_end(&mut data.wire);
+        let (BlockData { carrier, others }, ..) = self.parts()?;
+        let ended = std::iter::once(carrier).chain(others).try_for_each(|data| write_end(&mut data.wire));
         ended.map_err(|error| self.explained(error))
     }
 

@@ -52,6 +52,11 @@ pub enum Broken {
     /// EOF with another number than 1.
     #[error("the server sends over {0} data connections, and 1 was asked for")]
     Connections(u64),
+    /// EOF of a stripe with less connections than it has opened, or more than were asked for.
+    #[error(
+        "the server sends over {0} data connections to one port, and that is not what it has opened or was asked for"
+    )]
+    StripeConnections(u64),
     /// EOD without EOF.
     #[error("the server ended its data and did not say over how many connections it was sent")]
     NoCount,
@@ -66,7 +71,10 @@ pub enum Broken {
 impl Broken {
     /// The sender keeps the rules of GridFTP, and only uses more of them than was asked for.
     pub fn is_allowed_elsewhere(self) -> bool {
-        matches!(self, Broken::OutOfOrder { .. } | Broken::Connections(2..) | Broken::NoCount)
+        matches!(
+            self,
+            Broken::OutOfOrder { .. } | Broken::Connections(2..) | Broken::StripeConnections(_) | Broken::NoCount
+        )
     }
 }
 
@@ -125,7 +133,7 @@ impl Account {
 }
 
 /// The largest file of Linux has 2^63 - 1 bytes.
-const LONGEST: u64 = i64::MAX as u64;
+pub(crate) const LONGEST: u64 = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {

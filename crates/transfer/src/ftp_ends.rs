@@ -9,8 +9,8 @@ use haul_copy::sender::{OpenSource, Sources};
 use haul_engine::path::servers::{self, USUAL_CONNECTIONS};
 use haul_foreign::{Credentials, Login};
 use haul_ftp::{
-    CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, RANGES_FROM_US,
-    RangeUploads, Security, Settings,
+    CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, RANGE_FILE_GRACE,
+    RANGE_TRIAL_GRACE, RANGES_FROM_US, RangeUploads, Security, Settings,
 };
 use haul_job::{
     AskedClass, Drafts, Endpoint, Error, Event, Fault, FtpServer, Here, Job, Place, Selection, Wish, Wishes,
@@ -198,12 +198,15 @@ pub(crate) fn target(
     let journals = s3_ends::journals(surroundings, watch);
     let reach = web::reach_to(job, surroundings)?;
     let outbound = reach.outbound.clone();
-    // Whoever asks for connections has them on any path.
-    let from_us = if job.carriage.lanes.is_some() { 0 } else { RANGES_FROM_US };
+    // Whoever asks for connections has them on any path, also from a busy server.
+    let (from_us, grace) = match job.carriage.lanes {
+        Some(_) => (0, RANGE_TRIAL_GRACE),
+        None => (RANGES_FROM_US, RANGE_FILE_GRACE),
+    };
     let largest_bytes = foreseen::largest_bytes(job);
     // A sender elsewhere does not see that the target takes ranges.
     let is_seen = job.sources.iter().all(|source| source.place.is_here());
-    let ranges = is_seen.then_some(RangeUploads { from_us, foreseen_bytes: largest_bytes });
+    let ranges = is_seen.then_some(RangeUploads { from_us, foreseen_bytes: largest_bytes, grace });
     let settings = Settings { silence: job.carriage.timeout, journals, reach, ranges, ..settings };
     let server = Server::new(settings);
     let typed = job.target.path.clone();

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use haul_e2e::{Facets, Lab, Outcome, Run, Running, assert_same, code, needs, plant};
+use haul_e2e::{Facets, Host, Lab, Outcome, Run, Running, assert_same, code, needs, plant};
 
 struct Servers {
     lab: Lab,
@@ -16,11 +16,15 @@ struct Servers {
 const PORT: u16 = 2811;
 
 impl Servers {
-    /// They run as root, whose the lab's files are.
     fn start() -> Servers {
+        Servers::known_by(|host| host.address())
+    }
+
+    /// They run as root, whose the lab's files are.
+    fn known_by(address_of: impl Fn(&Host) -> IpAddr) -> Servers {
         let lab = Lab::triangle();
         let start = |name: &str| {
-            let address = lab.host(name).address();
+            let address = address_of(lab.host(name));
             let mut server = lab
                 .host(name)
                 .run("globus-gridftp-server")
@@ -117,6 +121,18 @@ fn a_tree_and_a_large_file_go_from_server_to_server() {
     let globus = servers.lab.home().run("globus-url-copy").args(["-nodcau", "-p", "8"]);
     globus.arg(url("alpha", &large)).arg(url("beta", &other)).run().expect(code::OK);
     assert_same(&one, &other, Facets::CONTENTS);
+}
+
+#[test]
+fn servers_that_are_known_by_ipv6_send_to_each_other() {
+    needs!(Namespaces, Haul, Tool("globus-gridftp-server"));
+    let servers = Servers::known_by(|host| host.v6.into());
+    let (source, there) = (servers.at("alpha", "f"), servers.at("beta", "f"));
+    plant::file(&source, 20_000_000, 1);
+    let url = |name: &str, path: &Path| format!("gsiftp://[{}]{}", servers.lab.host(name).v6, path.display());
+    let run = servers.lab.cp().arg(url("alpha", &source)).arg(url("beta", &there)).run().expect(code::OK);
+    assert_eq!(proof(&run), "by_both_servers", "{run}");
+    assert_same(&source, &there, Facets::CONTENTS);
 }
 
 #[test]

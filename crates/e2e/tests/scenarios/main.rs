@@ -25,6 +25,7 @@ mod ftp;
 mod ftp_classes;
 mod goes_on;
 mod grid;
+mod grid_stripes;
 mod growing;
 mod host_to_host;
 mod hosts;

@@ -1,7 +1,8 @@
 //! The port of a data connection, as the replies to EPSV and PASV tell it.
 //!
-//! The address that PASV tells is never used: the data comes from the host of the control connection. So no server leads us to another
-//! host, and one behind a NAT that tells its inner address is reached all the same.
+//! The address that PASV tells is used only of a data node that a striped server has named by SPAS, under the rule of
+//! `control/named_hosts.rs`. Otherwise data comes from the host of the control connection: so no server leads us to another host, and one
+//! behind a NAT that tells its inner address is reached all the same.
 
 use std::net::SocketAddrV4;
 
@@ -20,7 +21,7 @@ pub(crate) fn usual(text: &[u8]) -> Option<u16> {
     address(text).map(|address| address.port())
 }
 
-/// The address, too: another server is told of none that is not known otherwise.
+/// The address, too.
 pub(crate) fn address(text: &[u8]) -> Option<SocketAddrV4> {
     let is_of_number = |byte: &u8| byte.is_ascii_digit() || *byte == b',';
     let numbers =
@@ -34,6 +35,16 @@ pub(crate) fn address(text: &[u8]) -> Option<SocketAddrV4> {
         }
         _ => None,
     }
+}
+
+/// `229-text`, a line ` h1,h2,h3,h4,p1,p2` for each data node, `229 text` (SPAS of GFD.20). `None`: a line tells no address, or there are none,
+/// or more than `most`.
+pub(crate) fn stripes(lines: &[Vec<u8>], most: usize) -> Option<Vec<SocketAddrV4>> {
+    let [_, told @ .., _] = lines else { return None };
+    if told.is_empty() || told.len() > most {
+        return None;
+    }
+    told.iter().map(|line| address(line)).collect()
 }
 
 fn port(digits: &[u8]) -> Option<u16> {
@@ -54,6 +65,19 @@ mod tests {
         }
         assert_eq!(usual(b"Entering Passive Mode (10,0,0,1,4,1)."), Some(1025));
         assert_eq!(address(b"=127,0,0,1,0,21"), Some(SocketAddrV4::new([127, 0, 0, 1].into(), 21)));
+        let lines = |told: &[&str]| -> Vec<Vec<u8>> {
+            ["Entering Striped Passive Mode."]
+                .iter()
+                .chain(told)
+                .chain(&["End"])
+                .map(|line| line.as_bytes().to_vec())
+                .collect()
+        };
+        let nodes = stripes(&lines(&[" 10,0,0,1,4,1", " 10,0,0,2,4,2"]), 2).unwrap();
+        assert_eq!(nodes.iter().map(SocketAddrV4::port).collect::<Vec<_>>(), [1025, 1026]);
+        for (told, most) in [(&[][..], 2), (&["10,0,0,1,4,1"; 3], 2), (&["10,0,0,1,4,1", "x"], 2)] {
+            assert_eq!(stripes(&lines(told), most), None, "{told:?}");
+        }
         for bad in [&b"(1,2,3,4,0,0)"[..], b"(1,2,3,4,256,1)", b"(1,2,3,4,5)", b"", b"(1,2,3,4,,1)"] {
             assert_eq!(usual(bad), None, "{bad:?}");
         }

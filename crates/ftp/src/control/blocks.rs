@@ -5,20 +5,19 @@
 //! store:  MODE E, PASV -> a connection to the server -> ESTO -> blocks -> markers, 226
 //! then:   ERET, or ESTO, alone: the connection stays for the next transfer in its direction
 //! ```
-//! A data connection shows no login. So one that comes in counts only from the host of the control connection, at a port that is open for
-//! this one connection.
+//! Of a striped server, `stripes.rs` adds the data nodes.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::{Control, Data, Direction, Habits, Kept};
+use super::data_port::{DataPort, unreached};
+use super::named_hosts::named;
+use super::{BlockData, Control, Data, Direction, Habits, Kept};
 use crate::codec::command::Command;
 use crate::codec::passive;
 use crate::codec::reply::Reply;
-use crate::limits::{LISTEN_PATIENCE, MAX_STRANGERS, READ_BYTES, SUM_PATIENCE};
+use crate::limits::{LISTEN_PATIENCE, READ_BYTES, SUM_PATIENCE};
 use crate::markers::Markers;
 use crate::refusal::{file_refusal, invalid};
 use crate::wire::Wire;
@@ -29,9 +28,9 @@ impl Control {
         self.kept.is_some()
     }
 
-    fn take_kept(&mut self, direction: Direction) -> Option<Data> {
+    fn take_kept(&mut self, direction: Direction) -> Option<BlockData> {
         let kept = self.kept.take()?;
-        (kept.direction == direction && kept.data.wire.is_quiet()).then_some(kept.data)
+        (kept.direction == direction && kept.data.all().all(|data| data.wire.is_quiet())).then_some(kept.data)
     }
 
     /// Begins a transfer to here. [`ErrorKind::Unsupported`]: the server sends no blocks, or does not reach this host.
@@ -46,9 +45,9 @@ impl Control {
             commands.push(parallelism(1)?);
         }
         if kept.is_none() {
-            let (waits, command, at) = self.listen()?;
-            (listener, number) = (Some(waits), at);
-            commands.push(command);
+            let (port, address, at) = self.listen()?;
+            (listener, number) = (Some(port), at);
+            commands.push(connects_to(address)?);
         }
         let before = commands.len();
         commands.push(command);
@@ -84,9 +83,11 @@ impl Control {
             }
         }
         match (kept, listener) {
-            (Some(data), _) => Ok(data),
-            (None, Some(listener)) => {
-                let accepted = self.accept(&listener).map_err(|error| {
+            (Some(data), _) => Ok(data.carrier),
+            (None, Some(mut port)) => {
+                let patience = LISTEN_PATIENCE.min(self.habits.silence);
+                let accepted = port.accept(patience).and_then(|socket| self.habits.accepted(socket));
+                let accepted = accepted.map_err(|error| {
                     self.is_broken = true;
                     self.leave_out(number, error)
                 })?;
@@ -109,7 +110,7 @@ impl Control {
     }
 
     /// The reply to the first transfer to here. A server behind whose way a firewall drops its connections is silent for minutes.
-    fn first_reply(&mut self) -> io::Result<Reply> {
+    pub(super) fn first_reply(&mut self) -> io::Result<Reply> {
         self.wire.be_patient(LISTEN_PATIENCE.min(self.habits.silence))?;
         let reply = self.reply();
         self.be_as_patient_as_usual()?;
@@ -119,57 +120,31 @@ impl Control {
         })
     }
 
-    /// Opens a port for one connection of the server.
-    fn listen(&self) -> io::Result<(TcpListener, Command, Option<usize>)> {
-        let (address, number) = self.habits.blocks.waits_at(self.wire.local()?.ip().to_canonical());
-        let bound = bind(address, self.habits.blocks.ports);
-        let listener = bound.map_err(|error| match number {
+    /// Opens a port for connections of the server, and tells the address that the server is to be told of, and its number.
+    pub(super) fn listen(&self) -> io::Result<(DataPort, SocketAddr, Option<usize>)> {
+        let blocks = &self.habits.blocks;
+        let (address, number) = blocks.waits_at(self.wire.local()?.ip().to_canonical());
+        let opened = DataPort::open(address, blocks.ports, self.host(), blocks.data_nodes());
+        let port = opened.map_err(|error| match number {
             // No interface may have this address any more.
             Some(_) => self.leave_out(number, io::Error::new(ErrorKind::Unsupported, error)),
             None => error,
         })?;
-        let port = listener.local_addr()?.port();
-        Ok((listener, connects_to(SocketAddr::new(address, port))?, number))
-    }
-
-    /// Takes the connection of the server, and of nobody else.
-    fn accept(&self, listener: &TcpListener) -> io::Result<Data> {
-        listener.set_nonblocking(true)?;
-        let deadline = Instant::now() + LISTEN_PATIENCE.min(self.habits.silence);
-        let mut strangers = 0;
-        loop {
-            match listener.accept() {
-                Ok((socket, peer)) if peer.ip().to_canonical() == self.peer.ip().to_canonical() => {
-                    return self.accepted(socket);
-                }
-                Ok(_) => {
-                    strangers += 1;
-                    if strangers > MAX_STRANGERS {
-                        return Err(invalid("other hosts connect to the port that waits for the server's data"));
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => wait_for(listener, deadline)?,
-                Err(error) => return Err(io::Error::new(ErrorKind::NotConnected, error.to_string())),
-            }
-        }
-    }
-
-    fn accepted(&self, socket: TcpStream) -> io::Result<Data> {
-        socket.set_nonblocking(false)?;
-        let counted = self.habits.data.accepted(&socket, &self.habits.reach)?;
-        Ok(Data { wire: Wire::new(socket, self.habits.silence)?, counted })
+        let address = SocketAddr::new(address, port.port()?);
+        Ok((port, address, number))
     }
 
     /// Begins a transfer to the server. It is not waited for its word: what refuses the transfer is heard while data goes out, or at the
     /// end.
-    pub(crate) fn store(&mut self, command: Command) -> io::Result<Data> {
+    pub(crate) fn store(&mut self, command: Command) -> io::Result<BlockData> {
         self.settle()?;
         let data = match self.take_kept(Direction::Up) {
             Some(data) => data,
             None => self.connect_for_blocks()?,
         };
         self.send(&[command])?;
-        Ok(data)
+        let number = self.habits.blocks.next_stripe(data.all().count());
+        Ok(data.by_node(number))
     }
 
     /// Makes the data connection of a transfer to the server, before it is known what that carries. Without it, the transfer makes its own.
@@ -179,11 +154,36 @@ impl Control {
         }
     }
 
-    fn connect_for_blocks(&mut self) -> io::Result<Data> {
-        let address = match self.block_address.take() {
-            Some(address) => address,
-            None => self.passive_for_blocks()?,
-        };
+    fn connect_for_blocks(&mut self) -> io::Result<BlockData> {
+        match self.connect_at_told_addresses() {
+            // One data node that is out of reach, or may not be used, leaves the others idle.
+            Err(error)
+                if self.habits.blocks.is_striped()
+                    && !self.is_broken
+                    && matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::Unsupported) =>
+            {
+                self.habits.blocks.give_up_stripes(&error);
+                self.connect_at_told_addresses()
+            }
+            connected => connected,
+        }
+    }
+
+    fn connect_at_told_addresses(&mut self) -> io::Result<BlockData> {
+        let mut addresses = std::mem::take(&mut self.block_addresses);
+        if addresses.is_empty() {
+            addresses = self.passive_for_blocks()?;
+        }
+        self.connect_to_all(&addresses)
+    }
+
+    fn connect_to_all(&self, addresses: &[SocketAddr]) -> io::Result<BlockData> {
+        let mut all = addresses.iter().map(|address| self.connect_to(*address));
+        let carrier = all.next().ok_or_else(|| invalid("the server tells no port for the data"))??;
+        Ok(BlockData { carrier, others: all.collect::<io::Result<_>>()? })
+    }
+
+    fn connect_to(&self, address: SocketAddr) -> io::Result<Data> {
         let Habits { data, silence, .. } = &*self.habits;
         let ways = self.habits.blocks.reaches(&self.habits.reach, address.ip());
         let mut connected = Err(ErrorKind::NotConnected.into());
@@ -200,35 +200,56 @@ impl Control {
         Ok(Data { wire: Wire::new(socket, self.habits.silence)?, counted })
     }
 
-    fn passive_for_blocks(&mut self) -> io::Result<SocketAddr> {
-        let replies = self.ask_all(&self.block_questions())?;
+    fn passive_for_blocks(&mut self) -> io::Result<Vec<SocketAddr>> {
+        let questions = self.block_questions();
+        let replies = self.ask_all(&questions)?;
         self.note_blocks(&replies)?;
-        self.block_address.take().ok_or_else(|| invalid("an answer is missing"))
+        Ok(std::mem::take(&mut self.block_addresses))
     }
 
-    /// Ask where the server waits for blocks.
-    pub(crate) fn block_questions(&self) -> [Command; 2] {
-        let is_ipv6 = self.peer.ip().to_canonical().is_ipv6();
+    /// Ask where the server waits for blocks, on each of its data nodes.
+    pub(crate) fn block_questions(&self) -> Vec<Command> {
+        let mut questions = self.questions_of_one_stripe().to_vec();
+        if self.habits.blocks.is_striped() {
+            questions.push(Command::plain("SPAS"));
+        }
+        questions
+    }
+
+    /// Ask where the server waits for blocks, at one address.
+    pub(super) fn questions_of_one_stripe(&self) -> [Command; 2] {
+        let is_ipv6 = self.host().is_ipv6();
         [Command::plain("MODE E"), Command::plain(if is_ipv6 { "EPSV" } else { "PASV" })]
     }
 
-    /// Takes the answers. The data goes to the host of the control connection, and to no other.
+    /// Takes the answers. The data goes to the hosts of the server, and to no other.
     pub(crate) fn note_blocks(&mut self, replies: &[Reply]) -> io::Result<()> {
-        let [mode, passive] = replies else { return Err(invalid("an answer is missing")) };
+        let [mode, passive, stripes @ ..] = replies else { return Err(invalid("an answer is missing")) };
         if !mode.is_success() {
             let why = format!("the server takes no blocks ({})", mode.shown());
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
         self.is_extended = true;
-        let port = match passive.code {
-            229 => passive::extended(passive.text()),
-            227 => passive::usual(passive.text()),
-            _ => return Err(crate::refusal::refusal(passive)),
+        self.block_addresses = match stripes {
+            [stripes] => self.data_nodes_of(stripes)?,
+            _ => vec![self.passive_address(passive)?],
         };
-        let port =
-            port.ok_or_else(|| invalid(format!("the server tells no port for the data: {}", passive.shown())))?;
-        self.block_address = Some(SocketAddr::new(self.peer.ip(), port));
         Ok(())
+    }
+
+    /// Where the server waits for data.
+    pub(super) fn passive_address(&self, reply: &Reply) -> io::Result<SocketAddr> {
+        let port = match reply.code {
+            229 => passive::extended(reply.text()),
+            227 => passive::usual(reply.text()),
+            _ => return Err(crate::refusal::refusal(reply)),
+        };
+        let port = port.ok_or_else(|| invalid(format!("the server tells no port for the data: {}", reply.shown())))?;
+        let told = passive::address(reply.text()).map(SocketAddr::V4).filter(|_| reply.code == 227);
+        match told.filter(|told| told.ip() != self.host() && self.is_of_server(told.ip())) {
+            Some(data_node) => named(data_node, self.host()),
+            None => Ok(SocketAddr::new(self.peer.ip(), port)),
+        }
     }
 
     /// Looks whether the server has ended a transfer that still goes out.
@@ -264,7 +285,7 @@ impl Control {
     /// Ends a transfer: the server has sent, or taken, all of it. The data connection stays, where it `is_kept`.
     pub(crate) fn end_blocks(
         &mut self,
-        data: Option<Data>,
+        data: Option<BlockData>,
         direction: Direction,
         is_kept: bool,
         markers: &mut Markers,
@@ -304,65 +325,18 @@ impl Control {
 pub(super) fn connects_to(address: SocketAddr) -> io::Result<Command> {
     let port = address.port();
     match address.ip() {
-        IpAddr::V4(address) => {
-            let [a, b, c, d] = address.octets();
-            Command::new("PORT", format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255).as_bytes())
-        }
+        IpAddr::V4(address) => Command::new("PORT", number_list(address, port).as_bytes()),
         IpAddr::V6(address) => Command::new("EPRT", format!("|2|{address}|{port}|").as_bytes()),
     }
+}
+
+/// An address of IPv4 as PORT, PASV and their like have it.
+pub(super) fn number_list(address: Ipv4Addr, port: u16) -> String {
+    let [a, b, c, d] = address.octets();
+    format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255)
 }
 
 /// Says over how many connections the server sends one file.
 pub(super) fn parallelism(streams: u16) -> io::Result<Command> {
     Command::new("OPTS", format!("RETR Parallelism={streams},{streams},{streams};").as_bytes())
-}
-
-/// Binds a port of the range, or any.
-fn bind(address: IpAddr, range: Option<(u16, u16)>) -> io::Result<TcpListener> {
-    let Some((first, last)) = range else { return TcpListener::bind((address, 0)) };
-    let mut bound = Err(ErrorKind::AddrInUse.into());
-    // Several lanes look for one at the same time.
-    for port in first..=last {
-        bound = TcpListener::bind((address, port));
-        if bound.is_ok() {
-            break;
-        }
-    }
-    bound.map_err(|error| {
-        let why = format!("no port of GLOBUS_TCP_PORT_RANGE ({first} to {last}) is free: {error}");
-        io::Error::new(ErrorKind::Unsupported, why)
-    })
-}
-
-fn wait_for(listener: &TcpListener, deadline: Instant) -> io::Result<()> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(unreached("it did not in time"));
-    }
-    let timeout = Timespec::try_from(left.max(Duration::from_millis(1))).map_err(io::Error::other)?;
-    match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn unreached(why: &str) -> io::Error {
-    io::Error::new(ErrorKind::Unsupported, format!("the server cannot connect to this host ({why})"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_of_the_range_is_taken() {
-        let home = IpAddr::from([127, 0, 0, 1]);
-        let taken = TcpListener::bind((home, 0)).unwrap();
-        let port = taken.local_addr().unwrap().port();
-        let last = port.saturating_add(20);
-        let bound = bind(home, Some((port, last))).unwrap().local_addr().unwrap().port();
-        assert!((port + 1..=last).contains(&bound));
-        let error = bind(home, Some((port, port))).unwrap_err();
-        assert!(error.to_string().contains("GLOBUS_TCP_PORT_RANGE"), "{error}");
-    }
 }

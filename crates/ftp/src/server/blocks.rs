@@ -1,6 +1,6 @@
 //! What is done with a server of GridFTP alone: parts of files in blocks, and the end of an upload in one step.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use haul_foreign::Digest;
@@ -11,7 +11,7 @@ use crate::codec::command::Command;
 use crate::codec::features::CKSM;
 use crate::codec::listing::Facts;
 use crate::codec::reply::Reply;
-use crate::limits::SUM_PATIENCE;
+use crate::limits::{STREAM_BYTES, STREAMS_MAX, SUM_PATIENCE, WORTH_STRIPES_BYTES};
 use crate::pool::Purpose;
 use crate::refusal::{invalid, is_lasting};
 use crate::transfer::{BlockUpload, Download};
@@ -33,6 +33,47 @@ impl Server {
     pub(crate) fn give_up_blocks(&self) {
         if self.account().habits.blocks.give_up() {
             self.tell(Matter::Blocks);
+        }
+    }
+
+    /// Files of the server lie behind several data nodes, and long ones come from all of them at once, from front to back.
+    pub(crate) fn is_striped(&self) -> bool {
+        self.account().habits.blocks.is_striped()
+    }
+
+    /// From now on each transfer goes over one data node.
+    pub(crate) fn give_up_stripes(&self, why: &io::Error) {
+        self.account().habits.blocks.give_up_stripes(why);
+        self.tell_of_stripes();
+    }
+
+    /// A transfer may have found that the data nodes cannot be used.
+    fn tell_of_stripes(&self) {
+        if let Some(why) = self.account().habits.blocks.take_why_no_stripes() {
+            (self.account().settings.tell)(format!("each transfer goes over one data node of the server: {why}"));
+        }
+    }
+
+    /// Begins to read all of a file of this size from all data nodes. `None`: it comes from one.
+    pub(crate) fn fetch_from_all(&self, path: &[u8], size: u64) -> io::Result<Option<Download>> {
+        let nodes = self.account().habits.blocks.data_nodes().len() as u64;
+        if !self.is_striped() || size < WORTH_STRIPES_BYTES {
+            return Ok(None);
+        }
+        let most = (self.account().settings.connections as u64 / nodes).clamp(1, STREAMS_MAX.into());
+        let streams = (size / STREAM_BYTES / nodes).clamp(1, most) as u16;
+        let begun = self.with(Purpose::Transfer, |mut line| {
+            match self.on("RETR", path).and_then(|command| line.fetch_from_all(command, streams)) {
+                Ok(stripes) => (Ok(Download::in_stripes(stripes, line)), None),
+                Err(error) => (Err(error), Some(line)),
+            }
+        });
+        match begun {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                self.give_up_stripes(&error);
+                Ok(None)
+            }
+            begun => begun.map(Some),
         }
     }
 
@@ -72,7 +113,9 @@ impl Server {
     pub(crate) fn try_store(&self, path: &[u8]) -> io::Result<Option<BlockUpload>> {
         let command = self.on_part("ESTO", "A 0", path)?;
         let Some(mut line) = self.pool.try_take()? else { return Ok(None) };
-        match line.store(command) {
+        let stored = line.store(command);
+        self.tell_of_stripes();
+        match stored {
             Ok(data) => Ok(Some(BlockUpload::new(data, line))),
             // The next one is dialled anew.
             Err(_) if line.is_broken() && line.has_rested => Ok(None),

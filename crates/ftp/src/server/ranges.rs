@@ -3,13 +3,15 @@
 //! ```text
 //! a trial, with two files of its own at once:   STOR, 8 KiB, stays open | meanwhile REST, STOR, a byte behind the end, or inside | SIZE
 //! ```
+//! A file waits for the second transfers a little longer than they are due: a server that locks its files does not answer. Then it goes up in
+//! one stream.
+//!
 //! Most servers get one stream. vsftpd locks a file that goes up, unless `lock_upload_files=NO`. proftpd and pyftpdlib refuse to begin behind
 //! the end, and pure-ftpd cuts the file off there. Also after a good trial, each file's content is looked at (`target/ranges.rs`).
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_store::{SumKind, part_name};
 
@@ -17,8 +19,8 @@ use super::Server;
 use crate::codec::command::Command;
 use crate::control::Data;
 use crate::limits::{
-    JUMP_BYTES_PER_US, RANGE_TRIAL_GRACE, TRIED_BEHIND, TRIED_BYTES, TRIED_WITHIN, WORTH_PARTS_BYTES,
-    WORTH_RANGES_BYTES,
+    JUMP_BYTES_PER_US, RANGE_TRIAL_GRACE, TRIED_BEHIND, TRIED_BYTES, TRIED_WITHIN, WORTH_MICROSECOND_BYTES,
+    WORTH_PARTS_BYTES, WORTH_RANGES_BYTES, WORTH_ROUND_TRIP_BYTES,
 };
 use crate::paths::join;
 use crate::refusal::invalid;
@@ -31,13 +33,12 @@ impl Server {
         let Some(ranges) = settings.ranges.filter(|_| settings.grid.is_none() && settings.connections > 1) else {
             return false;
         };
-        let is_known = self.ranges.found.get().is_none_or(|found| *found);
+        let may_work = !self.ranges.has_failed() && self.ranges.found().is_none_or(|found| found);
         self.features().restarts
             && self.sum_kind().is_none_or(|kind| kind == SumKind::Adler32)
             && self.rtt_us() >= ranges.from_us
             && size / WORTH_PARTS_BYTES + SHARED_FROM_CHUNKS >= self.range_bytes() / WORTH_PARTS_BYTES * 2
-            && is_known
-            && !self.ranges.has_failed.load(Ordering::Relaxed)
+            && may_work
     }
 
     /// The bytes that are worth a connection of their own: as many as one could send while another is begun. Lanes share files from twice as
@@ -49,12 +50,12 @@ impl Server {
 
     /// Files go up in ranges: it was found out.
     pub(crate) fn sends_ranges(&self) -> bool {
-        self.ranges.found.get() == Some(&true) && !self.ranges.has_failed.load(Ordering::Relaxed)
+        self.ranges.found() == Some(true)
     }
 
     /// No further file goes up in ranges.
     pub(crate) fn give_up_ranges(&self) {
-        self.ranges.has_failed.store(true, Ordering::Relaxed);
+        self.ranges.give_up();
     }
 
     /// Dials ahead, and finds out about ranges, where a file is foreseen that is worth it.
@@ -69,22 +70,42 @@ impl Server {
     /// Tries it in this directory before the first file asks.
     pub(crate) fn try_ranges_ahead(self: &Arc<Self>, directory: &[u8]) {
         let foreseen = self.account().settings.ranges.map_or(0, |ranges| ranges.foreseen_bytes);
-        if !self.may_take_ranges(foreseen) || self.ranges.is_tried.swap(true, Ordering::Relaxed) {
+        if self.may_take_ranges(foreseen) {
+            self.begin_trial(directory);
+        }
+    }
+
+    /// Begins the trial, if nobody has yet.
+    pub(crate) fn begin_trial(self: &Arc<Self>, directory: &[u8]) {
+        if !self.ranges.begin() {
             return;
         }
         let (server, directory) = (Arc::clone(self), directory.to_vec());
-        // Without a thread, the first file tries it.
-        let _ = std::thread::Builder::new().name("ftp-ranges".into()).spawn(move || {
-            server.takes_ranges(&directory);
-        });
+        let trial = move || server.ranges.enter(server.try_ranges(&directory).unwrap_or(false));
+        // Without a thread, another file tries it.
+        if std::thread::Builder::new().name("ftp-ranges".into()).spawn(trial).is_err() {
+            self.ranges.leave();
+        }
     }
 
     /// Whether the server writes several ranges of a file at once, each at its byte. The first to ask finds it out, and others wait.
     pub(crate) fn takes_ranges(&self, directory: &[u8]) -> bool {
-        self.ranges.is_tried.store(true, Ordering::Relaxed);
-        // A trial that was cut tells nothing good of further connections.
-        *self.ranges.found.get_or_init(|| self.try_ranges(directory).unwrap_or(false))
-            && !self.ranges.has_failed.load(Ordering::Relaxed)
+        if self.ranges.begin() {
+            // A trial that was cut tells nothing good of further connections.
+            self.ranges.enter(self.try_ranges(directory).unwrap_or(false));
+        }
+        self.ranges.wait()
+    }
+
+    /// The same for a file of this size, which goes up in one stream unless the answer is near.
+    pub(crate) fn takes_ranges_by_now(&self, size: u64) -> bool {
+        let rtt = Duration::from_micros(self.rtt_us().into());
+        let grace = self.account().settings.ranges.map_or(Duration::ZERO, |ranges| ranges.grace);
+        // A packet of the trial that is lost comes within a large file's share of the time that it takes.
+        let share = u32::try_from(size / WORTH_ROUND_TRIP_BYTES).unwrap_or(u32::MAX);
+        let busy = Duration::from_micros(size / WORTH_MICROSECOND_BYTES);
+        let allowance = (rtt / 4 + rtt.saturating_mul(share) + busy).min(self.trial_patience()) + grace;
+        self.ranges.wait_in_time(Instant::now() + rtt, allowance)
     }
 
     fn try_ranges(&self, directory: &[u8]) -> io::Result<bool> {
@@ -121,17 +142,22 @@ impl Server {
     fn try_range_of(&self, place: &[u8], at: u64) -> io::Result<Option<bool>> {
         let command = self.on("STOR", place)?;
         std::thread::scope(|scope| {
-            // It is made ready while the first one begins.
-            let second = std::thread::Builder::new().spawn_scoped(scope, || self.try_range());
             let mut first = self.upload(place, 0)?;
+            // It is made ready while the first one begins. Before the first one has its connection, it could hold the last one that the
+            // server allows.
+            let second = std::thread::Builder::new().spawn_scoped(scope, || self.try_range());
             first.write(&[b'.'; TRIED_BYTES])?;
+            let asked = Instant::now();
             first.await_begin()?;
+            let took = asked.elapsed();
             let Some(second) = second?.join().expect("it does not panic")? else { return Ok(None) };
             let mut second = second.begin(command, at)?;
+            self.ranges.is_due(Instant::now() + took);
             second.be_patient(self.trial_patience())?;
             let begun = second.write(b".").and_then(|()| second.end()).and_then(|()| second.await_begin());
             second.line.be_as_patient_as_usual()?;
             begun?;
+            self.ranges.has_begun();
             first.end()?;
             let size = (TRIED_BYTES as u64).max(at + 1);
             let has = || -> io::Result<bool> {

@@ -99,6 +99,9 @@ impl FtpFile {
         let end = run.filter(|(start, end)| (*start..*end).contains(&at)).map_or(self.size, |(_, end)| end);
         // What goes to the end of the file from its beginning shows whether it ends there.
         let is_whole = at == 0 && end >= self.size;
+        if is_whole && let Some(download) = self.served.server.fetch_from_all(&self.path, self.size)? {
+            return Ok(download);
+        }
         self.served.server.fetch(&self.path, at, (!is_whole).then_some(end.min(self.size)))
     }
 
@@ -145,7 +148,7 @@ impl FtpFile {
         let pool = &self.served.server.pool;
         while done < wanted {
             let at = offset + done as u64;
-            let (mut brought, mut is_in_blocks) = (0, false);
+            let (mut brought, mut is_in_blocks, mut is_in_stripes) = (0, false, false);
             let read = (|| {
                 let mut download = match pool.resume(self.number, at) {
                     Some(download) => download,
@@ -154,7 +157,7 @@ impl FtpFile {
                         self.open_at(at)?
                     }
                 };
-                is_in_blocks = download.is_in_blocks();
+                (is_in_blocks, is_in_stripes) = (download.is_in_blocks(), download.is_in_stripes());
                 while done + brought < wanted && download.end != Some(download.at) {
                     match download.read(&mut buffer[done + brought..wanted])? {
                         // The server has said that this is all.
@@ -173,7 +176,10 @@ impl FtpFile {
                 // It sends in a way that was not asked for: from here on it is read as any server of FTP.
                 Err(error) if is_in_blocks && error.kind() == ErrorKind::Unsupported => {
                     done += brought;
-                    self.served.server.give_up_blocks();
+                    match is_in_stripes {
+                        true => self.served.server.give_up_stripes(&error),
+                        false => self.served.server.give_up_blocks(),
+                    }
                 }
                 Err(error) if is_final(&error) => return Err(error),
                 Err(error) => {

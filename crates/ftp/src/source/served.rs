@@ -138,7 +138,7 @@ impl Served {
     }
 
     pub(super) fn access(&self) -> Access {
-        match self.parts.are_missing.load(Ordering::Relaxed) {
+        match self.parts.are_missing.load(Ordering::Relaxed) || self.server.is_striped() {
             true => Access::Sequential,
             false => Access::Runs { jump_bytes: u64::from(self.server.rtt_us()) * JUMP_BYTES_PER_US },
         }

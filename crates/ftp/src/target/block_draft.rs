@@ -233,6 +233,16 @@ impl BlockDraft {
         Ok(Some((draft, left.receiver)))
     }
 
+    /// Nothing of it was written, and one stream brings the file: its STOR empties what stands under the temporary name. To remove that
+    /// first would take a round trip.
+    pub(super) fn leave_to_stream(self) {
+        self.lock().stage = Stage::Discarded;
+        if let Carrier::Ranges(ranges) = &self.carrier {
+            ranges.end_first();
+        }
+        let _ = self.journal.remove();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

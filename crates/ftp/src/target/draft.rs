@@ -39,6 +39,8 @@ pub(super) struct FtpDraft {
     mtime: Option<Time>,
     number: (u64, u64),
     journal: UploadJournal,
+    /// An empty file has its temporary name already.
+    pub(super) stands: bool,
     state: Mutex<State>,
     went_on: Condvar,
 }
@@ -120,6 +122,7 @@ impl FtpDraft {
             mtime,
             number,
             journal,
+            stands: false,
             state: Mutex::new(State {
                 body,
                 at: 0,
@@ -561,8 +564,8 @@ impl FileToWrite for FtpDraft {
                 }
                 Body::GoingUp(_) | Body::Left(_) | Body::Complete => true,
                 // What failed may have left its beginning.
-                Body::Broken => state.at > 0,
-                Body::Gathered(_) => false,
+                Body::Broken => state.at > 0 || self.stands,
+                Body::Gathered(_) => self.stands,
             }
         };
         let _ = self.journal.remove();

@@ -49,6 +49,15 @@ pub struct FtpServer(Arc<Server>);
 #[derive(Debug)]
 pub struct FtpTarget(Arc<Tree>, Arc<Uploads>, Option<Arc<FtpThirdParty>>);
 
+/// Whether a draft goes up in ranges.
+enum InRanges {
+    Yes(Box<BlockDraft>),
+    /// An empty file may stand under its temporary name already.
+    No {
+        stands: bool,
+    },
+}
+
 impl FtpServer {
     /// The server is asked nothing yet.
     pub fn new(settings: Settings) -> FtpServer {
@@ -109,20 +118,23 @@ impl FtpTarget {
     }
 
     /// A draft that goes up in ranges, where the server takes them. It is made while that is found out.
-    fn draft_in_ranges(&self, path: &[u8], plan: &DraftPlan) -> io::Result<Option<BlockDraft>> {
+    fn draft_in_ranges(&self, path: &[u8], plan: &DraftPlan) -> io::Result<InRanges> {
         let (tree, server) = (&self.0, &self.0.server);
         if plan.inplace || !server.may_take_ranges(plan.size) {
-            return Ok(None);
+            return Ok(InRanges::No { stands: false });
         }
         let place = tree.place(path)?;
-        let (draft, takes_ranges) = std::thread::scope(|scope| {
-            let make = || BlockDraft::in_ranges(tree, path, plan);
-            let draft = std::thread::Builder::new().spawn_scoped(scope, make)?;
-            let takes_ranges = server.takes_ranges(crate::paths::split(&place).0);
-            io::Result::Ok((draft.join().expect("it does not panic"), takes_ranges))
-        })?;
-        // Otherwise it goes again, or says in one stream what is wrong.
-        if takes_ranges { draft.map(Some) } else { Ok(None) }
+        server.begin_trial(crate::paths::split(&place).0);
+        let draft = BlockDraft::in_ranges(tree, path, plan);
+        match (server.takes_ranges_by_now(plan.size), draft) {
+            (true, draft) => draft.map(|draft| InRanges::Yes(Box::new(draft))),
+            (false, Ok(draft)) => {
+                draft.leave_to_stream();
+                Ok(InRanges::No { stands: true })
+            }
+            // It says in one stream what is wrong.
+            (false, Err(_)) => Ok(InRanges::No { stands: false }),
+        }
     }
 
     fn draft(&self, path: &[u8], plan: Option<&DraftPlan>, inplace: bool) -> Result<Draft> {
@@ -135,13 +147,15 @@ impl FtpTarget {
                 let draft = BlockDraft::new(&self.0, &self.1, path, plan)?;
                 return Ok(Draft::Other(Box::new(draft)));
             }
-            if let Some(plan) = plan
-                && let Some(draft) = self.draft_in_ranges(path, plan)?
-            {
-                return Ok(Draft::Other(Box::new(draft)));
-            }
+            let in_ranges = plan.map_or(Ok(InRanges::No { stands: false }), |plan| self.draft_in_ranges(path, plan))?;
+            let stands = match in_ranges {
+                InRanges::Yes(draft) => return Ok(Draft::Other(draft)),
+                InRanges::No { stands } => stands,
+            };
             let (mtime, size) = plan.map(|plan| (plan.mtime, plan.size)).unzip();
-            Ok(Draft::Other(Box::new(FtpDraft::new(&self.0, path, mtime, size, inplace)?)))
+            let mut draft = FtpDraft::new(&self.0, path, mtime, size, inplace)?;
+            draft.stands = stands;
+            Ok(Draft::Other(Box::new(draft)))
         })
     }
 }

@@ -133,6 +133,13 @@ impl Ranges {
         Ok(())
     }
 
+    /// Ends the transfer that has made the file, before anything was written. A server may remove what a broken one leaves, also later.
+    pub(super) fn end_first(&self) {
+        if let Some(mut first) = self.lock().first.take() {
+            let _ = first.end();
+        }
+    }
+
     /// The connection that stands at this byte, or a new one that begins there.
     fn take(&self, draft: Draft<'_>, data: &[u8], offset: u64) -> io::Result<Range> {
         loop {

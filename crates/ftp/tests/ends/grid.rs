@@ -21,7 +21,7 @@ fn source(server: &GridServer, path: &str) -> Arc<dyn SourceTree> {
 }
 
 /// Reads from front to back.
-fn whole(file: &SourceFile, size: usize) -> std::io::Result<Vec<u8>> {
+pub(crate) fn whole(file: &SourceFile, size: usize) -> std::io::Result<Vec<u8>> {
     let mut content = vec![0; size];
     let mut at = 0;
     while at < size {

@@ -1,5 +1,7 @@
 //! A server of GridFTP for tests: it keeps files in memory, and misbehaves as it is told.
 
+mod nodes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,6 +12,8 @@ use std::time::Duration;
 use haul_foreign::{Adler32Parts, Credentials, Reach};
 use haul_ftp::{Grid, Security, Settings};
 use haul_grid::{HEADER_BYTES, Header};
+
+use nodes::{Nodes, from_node};
 
 /// What the server does otherwise than it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,43 @@ pub enum Fault {
     TellsOther,
     /// Closes all connections of one upload in its middle.
     CutsOnce,
+    /// Has two data nodes, 127.0.0.1 and 127.0.0.2.
+    Striped,
+    /// The same, and one of them cannot be reached.
+    StripeIsGone,
+    /// The same, and one of them never connects.
+    StripeStaysAway,
+    /// The same, and one of them leaves a block out.
+    StripeSkips,
+    /// The same, and the other one sends a block of the first again.
+    StripeRepeats,
+    /// The same, and one of them counts more connections than it opens.
+    StripeCountsMore,
+    /// The same, and one of them sends what it has after its end.
+    StripeIsCut,
+    /// The same, and a stranger connects before each data node.
+    StripeStranger,
+    /// Names thousands of data nodes.
+    ManyStripes,
+    /// Names hosts of this network, of no network, and a port of another service.
+    NamesOthers(&'static str),
+}
+
+impl Fault {
+    fn is_striped(self) -> bool {
+        use Fault::*;
+        matches!(
+            self,
+            Striped
+                | StripeIsGone
+                | StripeStaysAway
+                | StripeSkips
+                | StripeRepeats
+                | StripeCountsMore
+                | StripeIsCut
+                | StripeStranger
+        )
+    }
 }
 
 pub struct GridServer {
@@ -116,6 +157,7 @@ impl GridServer {
                         passive: None,
                         rest: 0,
                         from: String::new(),
+                        nodes: Nodes::default(),
                     };
                     session.run()
                 });
@@ -185,6 +227,8 @@ struct Session {
     passive: Option<TcpListener>,
     rest: usize,
     from: String,
+    /// Where data nodes wait, and where they are to connect.
+    nodes: Nodes,
 }
 
 type Done = std::io::Result<()>;
@@ -250,11 +294,31 @@ impl Session {
             }
             "PORT" if self.fault == Fault::NoPort => self.say("500 Illegal PORT command"),
             "PORT" => {
-                let numbers: Vec<u16> = argument.split(',').map(|part| part.parse().unwrap()).collect();
-                let host: [u8; 4] = std::array::from_fn(|at| numbers[at] as u8);
-                self.down = Some(SocketAddr::from((host, numbers[4] << 8 | numbers[5])));
-                self.data = None;
+                (self.down, self.data, self.nodes) = (Some(address_of(argument)), None, Nodes::default());
                 self.say("200 ok")
+            }
+            "SPAS" if self.fault.is_striped() => self.wait_at_nodes(),
+            "SPAS" if self.fault == Fault::ManyStripes => {
+                let lines = " 127,0,0,1,200,1\r\n".repeat(20_000);
+                self.say(&format!("229-Here:\r\n{lines}229 End"))
+            }
+            "SPAS" if let Fault::NamesOthers(told) = self.fault => {
+                self.say(&format!("229-Here:\r\n 127,0,0,1,200,1\r\n {told}\r\n229 End"))
+            }
+            "SPOR" => {
+                self.nodes.send_to = argument.split(' ').map(address_of).collect();
+                self.say("200 ok")
+            }
+            "PASV" | "EPSV" if self.fault.is_striped() => {
+                self.nodes = Nodes::default();
+                // The front end itself takes no data.
+                let listener = TcpListener::bind("127.0.0.2:0")?;
+                let port = listener.local_addr()?.port();
+                (self.passive, self.data) = (Some(listener), None);
+                match verb {
+                    "PASV" => self.say(&format!("227 ok (127,0,0,2,{},{})", port >> 8, port & 255)),
+                    _ => self.say(&format!("229 ok (|||{port}|)")),
+                }
             }
             "PASV" | "EPSV" => {
                 let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -328,7 +392,11 @@ impl Session {
         };
         let end = at.saturating_add(bytes).min(content.len());
         let content = &content[at.min(end)..end];
-        if self.passive.is_some() {
+        if !self.nodes.send_to.is_empty() {
+            assert_eq!((verb, at), ("RETR", 0), "a part does not come from all nodes");
+            return self.send_from_nodes(content);
+        }
+        if self.passive.is_some() && self.down.is_none() {
             return self.stream(content);
         }
         if self.data.is_none() {
@@ -344,7 +412,7 @@ impl Session {
                 }
                 _ => {}
             }
-            self.data = Some(TcpStream::connect(address)?);
+            self.data = Some(self.connect(address)?);
             self.say("150 here it comes")?;
         } else {
             self.say("125 over the same connection")?;
@@ -369,7 +437,18 @@ impl Session {
         Ok(())
     }
 
+    /// A striped server sends from a data node.
+    fn connect(&self, address: SocketAddr) -> std::io::Result<TcpStream> {
+        match self.fault.is_striped() {
+            true => from_node(1, address),
+            false => TcpStream::connect(address),
+        }
+    }
+
     fn take(&mut self, verb: &str, argument: &str) -> Done {
+        if !self.nodes.wait.is_empty() || !self.nodes.taking.is_empty() {
+            return self.take_at_nodes(verb, argument);
+        }
         let (begin, path) = match verb {
             "ESTO" => (argument.split(' ').nth(1).unwrap().parse().unwrap(), argument.splitn(3, ' ').last().unwrap()),
             _ => (0, argument),
@@ -455,6 +534,12 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn address_of(numbers: &str) -> SocketAddr {
+    let numbers: Vec<u16> = numbers.split(',').map(|part| part.parse().unwrap()).collect();
+    let host: [u8; 4] = std::array::from_fn(|at| numbers[at] as u8);
+    SocketAddr::from((host, numbers[4] << 8 | numbers[5]))
 }
 
 /// A chunk and a half.

@@ -15,5 +15,6 @@ mod faults;
 mod grid;
 mod grid_goes_on;
 mod grid_server;
+mod grid_stripes;
 mod ranges;
 mod server;

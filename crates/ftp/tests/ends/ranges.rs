@@ -26,7 +26,7 @@ fn server(faults: Faults) -> Server {
 }
 
 fn settings(server: &Server) -> Settings {
-    let ranges = Some(RangeUploads { from_us: 0, foreseen_bytes: LONG as u64 });
+    let ranges = Some(RangeUploads { from_us: 0, foreseen_bytes: LONG as u64, grace: Duration::from_secs(10) });
     Settings { ranges, connections: 8, ..server.settings() }
 }
 
