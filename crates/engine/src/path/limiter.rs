@@ -14,7 +14,7 @@
 //! Through a policer more lanes, or bbr, bring nothing, and lose a fifth of what they send. In a queue of a quarter of the path bbr
 //! loses a seventh, because each lane takes for its own what the others left during its probe.
 
-use super::estimate::{Estimator, scaled};
+use super::estimate::{Estimator, bytes_in, scaled};
 use super::pacing::{DRAIN_LOOK_US, Levels};
 use super::sample::Step;
 
@@ -108,6 +108,12 @@ impl Count {
         self.resent_bytes = self.resent_bytes.saturating_add(step.resent_bytes);
     }
 
+    /// True if already more is lost than this share of all that a trial can send.
+    fn loses_more_than(&self, ppm: u32, bound_bytes_per_s: u64, trial_us: u64) -> bool {
+        let most_bytes = scaled(bytes_in(bound_bytes_per_s, trial_us), OVER_BOUND);
+        u128::from(self.resent_bytes) * 1_000_000 > u128::from(most_bytes) * u128::from(ppm)
+    }
+
     fn ppm(&self) -> u32 {
         let all = u128::from(self.delivered_bytes.saturating_add(self.resent_bytes)).max(1);
         u32::try_from(u128::from(self.resent_bytes) * 1_000_000 / all).unwrap_or(u32::MAX)
@@ -167,8 +173,10 @@ impl Limiter {
                 if at_us > *from_us {
                     count.add(step);
                 }
-                if at_us >= *until_us {
-                    let is_limited = count.ppm() < *loss_ppm_before / FALLS_BY;
+                let few_ppm = *loss_ppm_before / FALLS_BY;
+                let is_sure = count.loses_more_than(few_ppm, *bound_bytes_per_s, until_us.saturating_sub(*from_us));
+                if at_us >= *until_us || is_sure {
+                    let is_limited = count.ppm() < few_ppm;
                     let passes_bytes_per_s = *bound_bytes_per_s;
                     if is_limited {
                         self.hold(at_us, estimator, passes_bytes_per_s, 0, settles_us(estimator));
@@ -314,6 +322,8 @@ const LEVELLED: f64 = 1.1;
 const LESS: f64 = 0.95;
 /// The rate behind a full queue is exact, and the queue is gone after a quarter of a second.
 const LESS_THAN_LINK: f64 = 0.98;
+/// Packets that were paced before a trial arrive within it.
+const OVER_BOUND: f64 = 1.1;
 /// Losses by chance stay the same share.
 const FALLS_BY: u32 = 4;
 const RAISE_LEAST: f64 = 0.02;
@@ -334,6 +344,7 @@ const VERDICT_US: u64 = 60_000_000;
 
 #[cfg(test)]
 mod tests {
+    use super::super::estimate::Phase;
     use super::*;
 
     /// Ten steps a second over 25 Mbit/s x 10 ms, a queue of 8 ms; a tenth is lost above a limit.
@@ -349,6 +360,25 @@ mod tests {
             limiter.on_step(&step, &estimator, Some(slowed));
         }
         limiter.passes_bytes_per_s()
+    }
+
+    /// 1 Gbit/s x 300 ms of which half a percent is lost: a trial took 1.5 s, at a quarter of the rate that bbr has.
+    #[test]
+    fn losses_that_stay_are_chance_before_the_trial_ends() {
+        let (mut estimator, mut limiter) = (Estimator::new(300_000), Limiter::default());
+        estimator.now.phase = Phase::Steady;
+        let tried = (1..=100).filter(|at| {
+            let (at_us, us, rtt_us) = (at * 100_000, 100_000, 300_000);
+            let (delivered_bytes, resent_bytes) = (4_000_000, 20_000);
+            let sent_bytes = delivered_bytes + resent_bytes;
+            let step = Step { at_us, us, delivered_bytes, sent_bytes, resent_bytes, rtt_us, ..Step::default() };
+            estimator.on_step(&step);
+            let slowed = Slowed { marked: Marked::None, ignores_losses: false };
+            limiter.on_step(&step, &estimator, (*at > 20).then_some(slowed));
+            limiter.bound_bytes_per_s().is_some()
+        });
+        assert_eq!(tried.count(), 9, "two round trips until it shows, and a quarter of three");
+        assert!(matches!(limiter.state, State::Chance { .. }));
     }
 
     #[test]
