@@ -281,6 +281,7 @@ mod tests {
         set_no_delay(&socket, true).unwrap();
         assert!(no_delay(&socket).unwrap());
         send_messages_soon(&socket).unwrap();
+        assert_eq!(option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS).unwrap(), 1);
     }
 
     #[test]
