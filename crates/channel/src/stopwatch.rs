@@ -60,7 +60,7 @@ impl Laps {
         (self.storage + self.network + self.work + self.rate + self.leave) / 1000
     }
 
-    /// What is left of these laps when so much of them, of each its share, is taken away.
+    /// These laps without so much time, of which each gives its share.
     fn without(&self, taken_us: u64) -> Self {
         let total_us = self.total_us();
         let left_us = total_us.saturating_sub(taken_us);

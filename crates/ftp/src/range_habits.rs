@@ -95,8 +95,8 @@ impl RangeHabits {
     /// Waits for the answer, as long as it may be a good one: the second transfers have begun when they are due, or this much later. `usual`
     /// is that time where none was asked for yet.
     ///
-    /// A file that does not get the answer goes up in one stream, and so do all further ones: lanes that begin to share files would share the
-    /// one that is on its way, too.
+    /// A file without the answer goes up in one stream. So do all further ones: lanes share either all files or none, and this one is on its
+    /// way.
     pub(crate) fn wait_in_time(&self, usual: Instant, allowance: Duration) -> bool {
         let mut trial = self.lock();
         while trial.found.is_none() {

@@ -41,7 +41,7 @@ pub(super) const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 /// The metadata service of a virtual machine is near, or absent.
 pub(super) const METADATA_SERVICE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is passed on of a service's words: a page of a proxy may be its answer.
+/// An error passes on so much of what a service says. A proxy may have answered with a page.
 pub(super) const MAX_SAID_CHARS: usize = 500;
 
 /// Roles in a row, each a request. Amazon's own limit is an hour a session, not a number.

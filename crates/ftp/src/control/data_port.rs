@@ -1,7 +1,7 @@
 //! A port of this host at which data connections of one server are awaited.
 //!
-//! A data connection shows no login. So one that comes in counts only from a host of the server: that of its control connection, or a data
-//! node that the server has named by its answer to SPAS (`named_hosts.rs` says which names count).
+//! A data connection shows no login, so only the hosts of the server may make one. They are the host of its control connection, and the data
+//! nodes that its answer to SPAS names. `named_hosts.rs` says which of these names count.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener, TcpStream};

@@ -310,5 +310,5 @@ fn is_cut(error: &io::Error) -> bool {
     )
 }
 
-/// Whoever waits for a connection looks so often for one that nobody goes on with.
+/// A waiting lane looks so often for a connection that nobody goes on with.
 const LOOKS_EVERY: Duration = Duration::from_millis(200);
