@@ -238,6 +238,11 @@ impl Tuner {
         if (before == Marked::None) != (marked == Marked::None) {
             core::mem::swap(&mut self.limiter, &mut self.limiter_of_others);
         }
+        if before == Marked::All && marked == Marked::None {
+            // A policer met the marked packets alone.
+            self.estimator.forget_losses();
+            self.look_again();
+        }
     }
 
     pub(crate) fn ask_for_lanes(&mut self, lanes: u16) {
@@ -568,8 +573,10 @@ mod tests {
         let mut tuner = Tuner::new(Wishes::default(), 10_000, 4);
         tuner.marked_are(Marked::All);
         tuner.limiter = Limiter::holding(1_000_000);
+        tuner.pacer = Pacer::new(Some(1_000_000));
         tuner.marked_are(Marked::None);
         assert_eq!(tuner.limiter.passes_bytes_per_s(), None, "a trial sends what it can");
+        assert_eq!(tuner.pacer.bound_bytes_per_s(), None, "that was the limit's queue");
         tuner.marked_are(Marked::All);
         assert_eq!(tuner.limiter.passes_bytes_per_s(), Some(1_000_000));
     }

@@ -85,7 +85,7 @@ impl Policed {
                 }
             }
             State::Trial { begun_us, since_us: Some(since_us), with_mark } => {
-                let is_over = at_us.saturating_sub(begun_us) >= TRIAL_US_MAX;
+                let is_over = at_us.saturating_sub(begun_us) >= TRIAL_US_MAX.max(GROWS_ROUND_TRIPS * rtt_us(lanes));
                 match now.since(self.before, at_us.saturating_sub(since_us)) {
                     Some(without) => return self.tries(at_us, now, lanes, with_mark, without, is_over),
                     None if is_over => self.again(at_us, now),
@@ -186,6 +186,9 @@ impl Policed {
             return false;
         }
         let harms = without.rate() > with_mark.rate() / 100 * MORE_PERCENT;
+        if !harms && !is_over && !others_want_the_rest(lanes, without) {
+            return false;
+        }
         self.state = State::Known(Policing { bytes_per_s: with_mark.rate(), harms });
         true
     }
@@ -257,6 +260,11 @@ fn rtt_us(lanes: &[LaneReading]) -> u64 {
     lanes.iter().map(|lane| u64::from(lane.rtt_us)).max().unwrap_or(0)
 }
 
+/// Without losses and without a queue the lanes may only not have grown yet.
+fn others_want_the_rest(lanes: &[LaneReading], without: Window) -> bool {
+    without.loses(LOST_PART) || queue_stands(lanes)
+}
+
 fn queue_stands(lanes: &[LaneReading]) -> bool {
     let least_us = lanes.iter().map(|lane| u64::from(lane.rtt_min_us)).filter(|us| *us > 0).min().unwrap_or(0);
     let seen = lanes.iter().map(|lane| u64::from(lane.rtt_us)).filter(|us| *us > 0);
@@ -287,6 +295,8 @@ const SETTLES_US: u64 = 300_000;
 const SETTLES_ROUND_TRIPS: u64 = 5;
 
 const TRIAL_US_MAX: u64 = 4_000_000;
+/// bbr that met a policer keeps to its rate for 48 round trips (`bbr_lt_bw_max_rtts` in Linux), and then probes once in eight.
+const GROWS_ROUND_TRIPS: u64 = 80;
 
 /// Further trials would only cost.
 const TRIALS: u8 = 2;
@@ -384,6 +394,27 @@ mod tests {
         assert!(watch.found().is_none() && off_s < 2.0, "the mark gains: {watch:?} {off_s}");
         let (watch, off_s) = runs_limited((TEN, 0), (TEN, 0));
         assert!(watch.found().is_none() && off_s == 0.0, "nothing was lost: {watch:?}");
+    }
+
+    /// bbr kept to the policer's rate for a second of the trial, and was judged by it.
+    #[test]
+    fn lanes_that_have_not_grown_yet_are_no_sign_of_others() {
+        let (mut watch, mut arrived, mut lost, mut off) = (Policed::default(), 0, 0, 0);
+        let known = (0..300).find(|tenth| {
+            let rate = if off > 14 { 4 * TEN } else { TEN };
+            (arrived, off) = (arrived + rate / 10, off + u64::from(watch.is_trial()));
+            lost += if watch.is_trial() { 0 } else { rate / 50 };
+            let lane = LaneReading {
+                acked_bytes: arrived,
+                resent_bytes: lost,
+                rtt_us: 21_000,
+                rtt_min_us: 20_000,
+                mss_bytes: 1_448,
+                ..LaneReading::default()
+            };
+            watch.watch_marked(tenth * 100_000, &[lane], false)
+        });
+        assert!(known.is_some() && watch.harms(), "{known:?} {watch:?}");
     }
 
     #[test]
