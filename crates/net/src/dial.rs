@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul_sys::interfaces::interfaces;
 use haul_sys::poll::{self, Interest};
-use haul_sys::socket::send_messages_soon;
+use haul_sys::socket::set_no_delay;
 use socket2::{SockAddr, Socket};
 
 use crate::error::{Attempt, NetError};
@@ -238,7 +238,7 @@ fn finish(socket: Socket) -> io::Result<TcpStream> {
     // Without a peer it failed, even unreported.
     stream.peer_addr()?;
     stream.set_nonblocking(false)?;
-    send_messages_soon(&stream)?;
+    set_no_delay(&stream, true)?;
     Ok(stream)
 }
 

@@ -193,9 +193,18 @@ pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
 /// waits six times for one timeout each before the pauses double (TCP_THIN_LINEAR_TIMEOUTS, tcp-thin of the kernel's documentation):
 /// where a narrow way back is full of acknowledgements of data, half of the messages on it are lost.
 pub fn send_messages_soon(socket: impl AsFd) -> io::Result<()> {
-    // MPTCP may refuse it, and then waits as ever.
-    let _ = set_option(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, &1u32.to_ne_bytes());
+    set_thin_linear_timeouts(&socket, true);
     set_no_delay(&socket, true)
+}
+
+/// Undoes [`send_messages_soon`], but for small writes, which are sent at once as before: data backs off as RFC 6298 says.
+pub fn back_off_as_data(socket: impl AsFd) {
+    set_thin_linear_timeouts(socket, false);
+}
+
+/// MPTCP may refuse it, and then waits as ever.
+fn set_thin_linear_timeouts(socket: impl AsFd, on: bool) {
+    let _ = set_option(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, &u32::from(on).to_ne_bytes());
 }
 
 /// See [`set_unsent_bytes_max`].
@@ -281,7 +290,10 @@ mod tests {
         set_no_delay(&socket, true).unwrap();
         assert!(no_delay(&socket).unwrap());
         send_messages_soon(&socket).unwrap();
-        assert_eq!(option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS).unwrap(), 1);
+        let is_thin = || option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS).unwrap();
+        assert_eq!(is_thin(), 1);
+        back_off_as_data(&socket);
+        assert_eq!(is_thin(), 0);
     }
 
     #[test]

@@ -121,6 +121,8 @@ impl Policies {
         let (peer, distance) = (peer_of(stream), Measured::of(stream, near_rtt_us));
         let found = self.found(stream, peer, distance.rtt_us);
         let (by_distance, why) = by_distance(&distance, stream);
+        // Words go without the option where the kernel has none.
+        let _ = socket::send_messages_soon(stream);
         let mut layers = self.layers(&found);
         layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
         self.tell(apply_layers(stream.as_fd(), &layers, peer))
@@ -134,6 +136,8 @@ impl Policies {
             ..Policy::default()
         };
         let (by_distance, why) = by_distance(&distance, stream);
+        // A door took it for a connection with words.
+        socket::back_off_as_data(stream);
         let mut of_haul = of_haul(distance.class);
         of_haul.user_timeout = wanted.user_timeout.map(UserTimeout).or(of_haul.user_timeout);
         let found = self.found(stream, peer, distance.rtt_us);
