@@ -154,7 +154,15 @@ const EPOCH_SHIFT: u32 = 32;
 const ROOT: u64 = INodeNo::ROOT.0;
 /// The kernel asks each time.
 const TTL: Duration = Duration::ZERO;
+/// Each step of a path asks for the directory's mode: of a copy's requests, half. Links have no oddities.
+const KNOWN_TTL: Duration = Duration::from_secs(1);
 const BLOCK: u32 = 4096;
+/// More names than an answer to a listing holds.
+const LISTED_AT_ONCE: usize = 1024;
+
+fn ttl(attr: &FileAttr) -> &'static Duration {
+    if matches!(attr.kind, FileType::Directory | FileType::Symlink) { &KNOWN_TTL } else { &TTL }
+}
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -330,12 +338,18 @@ impl Filesystem for Shared {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut state = self.lock();
-        answer!(reply, state.find(parent, name), id => reply.entry(&TTL, &state.attr(id), Generation(0)));
+        answer!(reply, state.find(parent, name), id => {
+            let attr = state.attr(id);
+            reply.entry(if attr.kind == FileType::Symlink { &KNOWN_TTL } else { &TTL }, &attr, Generation(0));
+        });
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let state = self.lock();
-        answer!(reply, state.id(ino), id => reply.attr(&TTL, &state.attr(id)));
+        answer!(reply, state.id(ino), id => {
+            let attr = state.attr(id);
+            reply.attr(ttl(&attr), &attr);
+        });
     }
 
     fn setattr(
@@ -371,7 +385,10 @@ impl Filesystem for Shared {
             node.mtime = mtime.unwrap_or(node.mtime);
             node.ctime = now;
         });
-        answer!(reply, set.and_then(|()| state.id(ino)), id => reply.attr(&TTL, &state.attr(id)));
+        answer!(reply, set.and_then(|()| state.id(ino)), id => {
+            let attr = state.attr(id);
+            reply.attr(ttl(&attr), &attr);
+        });
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -397,7 +414,7 @@ impl Filesystem for Shared {
         let mut state = self.lock();
         let made = state.add(parent, name, FileType::Symlink, 0o777);
         let made = made.inspect(|id| state.nodes.get_mut(id).expect("it was made").link = target.to_owned());
-        answer!(reply, made, id => reply.entry(&TTL, &state.attr(id), Generation(0)));
+        answer!(reply, made, id => reply.entry(&KNOWN_TTL, &state.attr(id), Generation(0)));
     }
 
     fn rename(
@@ -500,14 +517,17 @@ impl Filesystem for Shared {
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut state = self.lock();
-        let entries = state.node(ino).map(|node| node.children.values().cloned().collect::<Vec<_>>());
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let dots = [".", ".."].map(|name| (OsString::from(name), ROOT));
+        let entries = state.node(ino).map(|node| {
+            let all = dots.iter().chain(node.children.values()).zip(1..);
+            all.skip(from).take(LISTED_AT_ONCE).map(|(entry, next)| (entry.clone(), next)).collect::<Vec<_>>()
+        });
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => return reply.error(error),
         };
-        let dots = [".", ".."].map(|name| (OsString::from(name), ROOT));
-        let all = dots.into_iter().chain(entries).zip(1..).skip(usize::try_from(offset).unwrap_or(usize::MAX));
-        for ((name, id), next) in all {
+        for ((name, id), next) in entries {
             let (ino, kind) = (state.attr(id).ino, state.nodes[&id].kind);
             if reply.add(ino, next, kind, name) {
                 break;

@@ -123,7 +123,7 @@ fn keeps_the_first_however_far_apart(oddities: Oddities, files: [&str; 2], direc
     }
     plant_between(&source.join(format!("{}s", directories[0])));
     for _ in 0..2 {
-        let run = copy(&source, &target, &["--delete"]).run().expect(code::PARTIAL);
+        let run = copy(&source, &target, &["--delete"]).limit(FAR_APART_LIMIT).run().expect(code::PARTIAL);
         run.says(&["takes both for one"]);
         for first in [files[0].to_owned(), format!("{}/a", directories[0])] {
             let (there, here) = (fs::read(target.join(&first)), fs::read(source.join(&first)));
@@ -342,6 +342,8 @@ fn files_named_one_by_one_are_found_to_be_one_there_however_far_apart_they_come(
 
 /// More than a copy remembers as placed last.
 const BETWEEN: u32 = 33_000;
+/// Each of them takes some six requests to the file system, and each request two switches between programs.
+const FAR_APART_LIMIT: Duration = Duration::from_secs(240);
 
 fn plant_between(directory: &Path) {
     fs::create_dir_all(directory).expect("own directory");

@@ -18,20 +18,25 @@ impl LocalTree {
     /// See [`TargetTree::make_symlink`](crate::TargetTree::make_symlink).
     pub fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<bool> {
         let make = |dir: &Arc<OwnedFd>, name: &[u8]| {
-            let changed = match rustix::fs::symlinkat(target, dir, name) {
-                Ok(()) => true,
+            let unchanged = match rustix::fs::symlinkat(target, dir, name) {
+                Ok(()) => None,
                 Err(Errno::EXIST) => {
                     let standing = Stat::of_name(dir.as_fd(), name)?;
                     self.settings.refuse_twin(dir, &standing, path)?;
-                    let replaced = self.replace_by_symlink(dir, path, target)?;
-                    if replaced {
+                    if self.replace_by_symlink(dir, path, target, &standing)? {
                         self.settings.placed().forget(&standing, path);
+                        None
+                    } else {
+                        Some(standing)
                     }
-                    replaced
                 }
                 Err(error) => return Err(error.into()),
             };
-            let now = Stat::of_name(dir.as_fd(), name)?;
+            let changed = unchanged.is_none();
+            let now = match unchanged {
+                Some(standing) => standing,
+                None => Stat::of_name(dir.as_fd(), name)?,
+            };
             if !matches!(now.kind, Kind::Symlink { .. }) {
                 return Err(Errno::STALE.into());
             }
@@ -48,9 +53,10 @@ impl LocalTree {
         Ok(applied.changed || changed)
     }
 
-    fn replace_by_symlink(&self, dir: &Arc<OwnedFd>, path: &[u8], target: &[u8]) -> io::Result<bool> {
+    /// False if what stands there is this link.
+    fn replace_by_symlink(&self, dir: &Arc<OwnedFd>, path: &[u8], target: &[u8], standing: &Stat) -> io::Result<bool> {
         let name = split(path).1;
-        match Stat::of_name(dir.as_fd(), name)?.kind {
+        match standing.kind {
             Kind::Directory => return Err(Errno::ISDIR.into()),
             Kind::Symlink { .. } if rustix::fs::readlinkat(dir, name, Vec::new())?.as_bytes() == target => {
                 return Ok(false);
