@@ -43,6 +43,7 @@ pub(crate) trait TakesUnits: Send {
 pub struct HandOver {
     places: Box<[Place]>,
     target: OnceLock<Arc<dyn TargetTree>>,
+    target_opened: (Mutex<()>, Condvar),
     takes_runs: AtomicBool,
 }
 
@@ -57,27 +58,46 @@ enum State {
     Ended,
 }
 
-/// A receiver begins its half within milliseconds; then the sender takes the connection.
+/// A receiver opens its target, and begins its half, within milliseconds. Else the sender does without.
 const OPENS_WITHIN: Duration = Duration::from_secs(1);
 
 impl HandOver {
     /// Takes lanes with numbers below `lanes`.
     pub fn new(lanes: u16) -> Self {
         let place = |_| Place { state: Mutex::new(State::Awaited), opened: Condvar::new() };
-        Self { places: (0..lanes).map(place).collect(), target: OnceLock::new(), takes_runs: AtomicBool::new(false) }
+        Self {
+            places: (0..lanes).map(place).collect(),
+            target: OnceLock::new(),
+            target_opened: (Mutex::default(), Condvar::new()),
+            takes_runs: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn target_is_open(&self, target: &Arc<dyn TargetTree>) {
+        let (opening, opened) = &self.target_opened;
+        let opening = lock(opening);
         let _ = self.target.set(Arc::clone(target));
+        drop(opening);
+        opened.notify_all();
+    }
+
+    /// Waits a moment for the receiver to open the target. It may take longer, or fail.
+    pub(crate) fn await_target(&self) {
+        let (opening, opened) = &self.target_opened;
+        drop(opened.wait_timeout_while(lock(opening), OPENS_WITHIN, |()| self.target.get().is_none()));
+    }
+
+    pub(crate) fn target(&self) -> Option<&dyn TargetTree> {
+        self.target.get().map(|target| &**target)
     }
 
     pub(crate) fn target_connections(&self) -> Option<Arc<dyn Connections>> {
-        self.target.get()?.connections()
+        self.target()?.connections()
     }
 
     /// See [`TargetTree::access`].
     pub(crate) fn target_access(&self) -> Option<Access> {
-        Some(self.target.get()?.access())
+        Some(self.target()?.access())
     }
 
     /// Notes that the target takes runs. True: it is news, for lanes that wait.
@@ -128,6 +148,8 @@ mod tests {
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
 
+    use haul_store::Nowhere;
+
     use super::*;
 
     struct Half(Sender<&'static str>);
@@ -175,6 +197,19 @@ mod tests {
         let error = hand_over.give(1, |half| half.rest()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         assert!(hand_over.open(2, Box::new(Half(tell))).is_none(), "there are two lanes");
+    }
+
+    #[test]
+    fn a_sender_waits_for_the_target_to_be_open() {
+        let (hand_over, target): (_, Arc<dyn TargetTree>) = (HandOver::new(0), Arc::new(Nowhere));
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                hand_over.await_target();
+                hand_over.target().is_some()
+            });
+            hand_over.target_is_open(&target);
+            assert!(waits.join().unwrap());
+        });
     }
 
     #[test]

@@ -113,4 +113,4 @@ pub use striped::{Striped, stripe_bytes};
 pub use trial::{Trial, WriteRoute};
 pub use typed::{TypedFile, open_root};
 pub use walk::Walk;
-pub use walk_options::WalkOptions;
+pub use walk_options::{SurelyWanted, WalkOptions};

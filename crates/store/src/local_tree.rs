@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_sys::beneath::{self, Links};
 use haul_sys::{file, process};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
@@ -255,6 +255,13 @@ impl LocalTree {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(StoreError::new("look at", path, error)),
         }
+    }
+
+    /// Whether nothing has this path now. Keeps no directory open, so another thread may ask while the job replaces entries.
+    pub fn lacks(&self, path: &[u8]) -> bool {
+        let look = |root| rustix::io::retry_on_intr(|| rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW));
+        let root = self.root.as_ref().filter(|_| !path.is_empty());
+        root.is_some_and(|root| matches!(look(root.as_fd()), Err(Errno::NOENT)))
     }
 
     /// Fails if another entry of this job stands there: the file system takes both names for one.

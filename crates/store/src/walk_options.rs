@@ -1,5 +1,6 @@
 //! The options of a walk.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::files_from::FileList;
@@ -30,4 +31,30 @@ pub struct WalkOptions {
     pub specials: bool,
     /// Only check that directories can be listed, and skip files of reported type.
     pub listing_only: bool,
+    /// The files whose content is wanted for sure, if known: a server sends metadata and content in one answer.
+    pub surely_wanted: Option<SurelyWanted>,
+}
+
+/// Says of a file at this path, relative to the target, whether its content is wanted for sure.
+#[derive(Clone)]
+pub struct SurelyWanted(Arc<IsWanted>);
+
+type IsWanted = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+impl SurelyWanted {
+    /// Asks this.
+    pub fn by(is_wanted: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_wanted))
+    }
+
+    /// Several threads may ask.
+    pub fn has(&self, path: &[u8]) -> bool {
+        (self.0)(path)
+    }
+}
+
+impl fmt::Debug for SurelyWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SurelyWanted")
+    }
 }

@@ -78,3 +78,17 @@ fn names_that_were_made_to_have_one_hash_are_two_for_a_deletion() {
     let parts = [one, other].map(|name| tree.new_part(name.as_bytes(), false).unwrap());
     parts.iter().for_each(|part| part.commit(&Metadata::default(), false).unwrap());
 }
+
+#[test]
+fn a_tree_lacks_only_names_that_nothing_has() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/f"), b"").unwrap();
+    symlink("nowhere", root.join("l")).unwrap();
+    for (path, lacks) in [("", false), ("d", false), ("d/f", false), ("l", false), ("d/g", true), ("e/f", true)] {
+        assert_eq!(tree.lacks(path.as_bytes()), lacks, "{path}");
+    }
+    // What cannot be looked at is not known to be missing.
+    assert!(!tree.lacks(b"d/f/under-a-file") && !tree.lacks(&[b'n'; 300]));
+}

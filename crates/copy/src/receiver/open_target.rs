@@ -27,6 +27,9 @@ pub(super) fn open_target(
     events: &Events,
 ) -> Result<Shared, Error> {
     let shared = |tree: Arc<dyn TargetTree>, name, root, job: ReceiverJob| {
+        if let Some(hand_over) = &job.hand_over {
+            hand_over.target_is_open(&tree);
+        }
         let to = Destination::new(tree, name, root, &job.selection);
         Shared::new(to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
     };
@@ -42,9 +45,6 @@ pub(super) fn open_target(
             let (tree, rename_to) = opened?;
             let root = tell_name(rename_to.as_deref(), other.typed(), channel, watch)?;
             suit(&tree, &mut job)?;
-            if let Some(hand_over) = &job.hand_over {
-                hand_over.target_is_open(&tree);
-            }
             return shared(tree, rename_to, root, job);
         }
     };

@@ -36,6 +36,7 @@ mod standing;
 mod standing_budget;
 mod state;
 mod stop;
+mod surely_wanted;
 mod walk;
 mod walk_options;
 mod young_stamp;

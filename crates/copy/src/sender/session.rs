@@ -35,7 +35,7 @@ use super::lane::Leaving;
 use super::resolve::{Resolved, resolve};
 use super::server::ServerOfEnd;
 use super::state::Shared;
-use super::{lane, prover, send_route, walk};
+use super::{lane, prover, send_route, surely_wanted, walk};
 
 pub(super) struct Session<'a> {
     pub(super) shared: Arc<Shared>,
@@ -69,7 +69,8 @@ impl<'a> Session<'a> {
         let single_file = sources.is_single_file();
         channel.outbox().send(Control::Begin { single_file });
         job.movers.begins(single_file);
-        let search = walk::Search::new(&sources, &job.selection, job.listed.as_ref(), missing)?;
+        let wanted = surely_wanted::of(&job, &*sources);
+        let search = walk::Search::new(&sources, &job.selection, job.listed.as_ref(), wanted, missing)?;
         let session = Self::over(sources, recorded, job, events, channel, watch);
         walk::start(Arc::clone(&session.shared), search)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use haul_job::{Error, Subject};
 use haul_store::{
-    AsCopied, Duplicates, FileList, Found, FoundEntry, ItemSource, Kind, SourceTree, WalkOptions, printable,
+    AsCopied, Duplicates, FileList, Found, FoundEntry, ItemSource, Kind, SourceTree, SurelyWanted, WalkOptions,
+    printable,
 };
 use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
@@ -35,11 +36,12 @@ impl Search {
         sources: &Arc<dyn SourceTree>,
         selection: &wire::Selection,
         listed: Option<&Arc<FileList>>,
+        surely_wanted: Option<SurelyWanted>,
         missing: Option<String>,
     ) -> Result<Self, Error> {
         let ahead =
             WalkOptions { hard_links: false, xattrs: false, acls: false, ..options(selection, listed.cloned())? };
-        let items = Arc::clone(sources).items(options(selection, listed.cloned())?);
+        let items = Arc::clone(sources).items(WalkOptions { surely_wanted, ..options(selection, listed.cloned())? });
         let count = WalkOptions { xattrs: false, acls: false, ..options(selection, listed.cloned())? };
         Ok(Self { count: (count, Arc::clone(sources)), items, ahead, missing })
     }

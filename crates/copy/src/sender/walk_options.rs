@@ -21,5 +21,6 @@ pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>
         devices: selection.entries.devices,
         specials: selection.entries.specials,
         listing_only: false,
+        surely_wanted: None,
     })
 }

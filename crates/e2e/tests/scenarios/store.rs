@@ -37,7 +37,8 @@ impl Store {
             true => Run::new("versitygw")
                 .env("ROOT_ACCESS_KEY", KEY)
                 .env("ROOT_SECRET_KEY", SECRET)
-                .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
+                .args(["--port", &format!("127.0.0.1:{port}"), "--access-log"])
+                .args([dir.path().join("log").as_os_str(), "posix".as_ref()])
                 .arg(dir.path().join("store")),
             false => Run::new("moto_server").args(["-H", "127.0.0.1", "-p", &port.to_string()]),
         };
@@ -73,6 +74,13 @@ impl Store {
         let endpoint = format!("http://127.0.0.1:{}", self.port);
         let run = self.run(Run::new("rclone")).args(words);
         run.args(["--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", &endpoint])
+    }
+
+    /// Empties the log of requests, and counts its requests for objects: those with content, and those without.
+    fn requests(&self) -> (usize, usize) {
+        let log = fs::read_to_string(self.at("log")).expect("versitygw writes it");
+        fs::write(self.at("log"), "").expect("own file");
+        (log.matches("s3_GetObject ").count(), log.matches("s3_HeadObject ").count())
     }
 
     fn uploads(&self) -> String {
@@ -124,6 +132,37 @@ fn a_tree_comes_back_from_a_store_as_it_went_there() {
     fs::remove_file(tree.join("many.txt")).expect("own file");
     store.cp().arg("--delete").arg(&tree).arg("s3://bucket/").run().expect(code::OK);
     store.cp().arg("--delete").arg("s3://bucket/tree").arg(store.at("to")).run().expect(code::OK);
+    assert_same(&tree, &store.at("to/tree"), Facets::CONTENTS);
+}
+
+#[test]
+fn small_objects_cost_one_request_each_and_those_that_stand_there_no_content() {
+    needs!(Haul, Tool("curl"), Tool("versitygw"));
+    let store = Store::start();
+    let tree = store.at("from/tree");
+    plant::many(&tree.join("many"), 200, 300, 1);
+    plant::file(&tree.join("large"), 300_000, 2);
+    std::os::unix::fs::symlink("large", tree.join("link")).expect("own directory");
+    fs::set_permissions(tree.join("many/d0000/f0000007"), fs::Permissions::from_mode(0o750)).expect("own file");
+    store.cp().arg("-a").arg(&tree).arg("s3://bucket/").run().expect(code::OK);
+    let down = |more: &[&str]| {
+        store.requests();
+        store.cp().arg("-a").args(more).arg("s3://bucket/tree").arg(store.at("to")).run().expect(code::OK);
+        let (with_content, without) = store.requests();
+        format!("{with_content} {without}")
+    };
+    // A look at the named source comes first. The link has its text, and the large file its content, by a request of its own.
+    assert_eq!(down(&["-n"]), "1 202");
+    assert_eq!(down(&[]), "202 2");
+    assert_same(&tree, &store.at("to/tree"), Facets::CONTENTS);
+    let mode = fs::metadata(store.at("to/tree/many/d0000/f0000007")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o750);
+    assert_eq!(down(&[]), "1 202");
+    // Only what is missing comes, at once.
+    for name in ["f0000007", "f0000008", "f0000009"] {
+        fs::remove_file(store.at("to/tree/many/d0000").join(name)).expect("own file");
+    }
+    assert_eq!(down(&[]), "4 199");
     assert_same(&tree, &store.at("to/tree"), Facets::CONTENTS);
 }
 

@@ -32,6 +32,14 @@ pub(super) const LOOKS_AT_ONCE: usize = 16;
 /// Objects looked at ahead of the one handed out.
 pub(super) const LOOKS_AHEAD: usize = 128;
 
+/// An object up to this size may come with its metadata, in one answer. For a larger one the request that this saves weighs less
+/// than its content, which several lanes may read.
+pub(super) const SMALL_OBJECT_BYTES: u64 = 256 << 10;
+
+/// Contents that came with their metadata and wait for a lane: as many of the largest as are looked at ahead. Beyond, an object
+/// is asked for its metadata alone.
+pub(super) const CONTENTS_AHEAD_BYTES: u64 = LOOKS_AHEAD as u64 * SMALL_OBJECT_BYTES;
+
 /// A link's text is a path.
 pub(super) const MAX_LINK_BYTES: u64 = 4096;
 

@@ -249,6 +249,12 @@ impl Store {
         Ok(bytes)
     }
 
+    /// Asks for an object with its metadata. `None`: the store refuses; a HEAD tells whether there is one.
+    pub(super) fn get(&self, key: &[u8]) -> io::Result<Option<Answer>> {
+        let fields = vec![(CHECKSUM_MODE, HeaderValue::from_static("ENABLED"))];
+        Ok(self.ask(&Request { fields, ..Request::new(Method::GET, key) })?.ok())
+    }
+
     /// `None`: there is no object.
     pub(super) fn head(&self, key: &[u8]) -> io::Result<Option<response::Parts>> {
         let fields = vec![(CHECKSUM_MODE, HeaderValue::from_static("ENABLED"))];

@@ -17,6 +17,7 @@ mod place_conformance;
 mod places;
 mod roles;
 mod server;
+mod small;
 mod source;
 mod standing;
 mod target;

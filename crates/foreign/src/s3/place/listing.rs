@@ -7,7 +7,7 @@ use haul_store::place::{EntryFacts, Lacks, NodeKind};
 use haul_store::{EachListed, Listed};
 
 use crate::s3::at_once::at_once;
-use crate::s3::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE};
+use crate::s3::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE, MAX_LINK_BYTES};
 use crate::s3::place::tree::{Looked, S3Place, directory_key, facts_of};
 use crate::s3::source::names::{Names, Seen};
 use crate::s3::source::walk::{CLASH, LINK_ENDING};
@@ -77,13 +77,13 @@ impl S3Place {
     }
 
     fn listed(&self, key: &[u8]) -> io::Result<Listed> {
-        let object = self.bucket.look(key)?.ok_or(ErrorKind::NotFound)?;
-        let looked = match key.strip_suffix(LINK_ENDING) {
-            Some(_) => {
+        let looked = match key.ends_with(LINK_ENDING) {
+            true => {
+                let object = self.bucket.look_and_read(key, MAX_LINK_BYTES)?.ok_or(ErrorKind::NotFound)?;
                 let target = self.bucket.link(&object)?;
                 Looked::Link { key: key.to_vec(), object: Box::new(object), target }
             }
-            None => self.of_object(key, object)?,
+            false => self.of_object(key, self.bucket.look(key)?.ok_or(ErrorKind::NotFound)?)?,
         };
         Ok(Listed::Facts(Box::new(facts_of(looked))))
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use haul_store::place::{EntryFacts, Lacks, NodeKind};
@@ -17,7 +17,6 @@ use crate::s3::source::now;
 use crate::s3::source::opened::{Bucket, Object};
 use crate::s3::source::walk::LINK_ENDING;
 use crate::s3::store::Store;
-use crate::web::bodies::Bodies;
 use crate::web::file::RemoteFile;
 use crate::web::place::Reachable;
 
@@ -58,10 +57,7 @@ impl S3Place {
             .map_err(|error| StoreError::new("open", format!("s3://{bucket}").as_bytes(), error))?;
         let connections = store.client.settings.connections;
         store.client.pool.spread_over(u16::try_from(connections).unwrap_or(u16::MAX));
-        let bodies = Bodies::new(connections);
-        let (store, begun) = (Arc::new(store), now());
-        let bucket = Bucket { store, bodies, tops: Vec::new(), begun, links: true, walked: Mutex::default() };
-        Ok(S3Place { bucket, settings: place })
+        Ok(S3Place { bucket: Bucket::new(Arc::new(store), now(), true), settings: place })
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
@@ -115,9 +111,8 @@ impl S3Place {
         };
         let (client, url) = (Arc::clone(&self.store().client), self.store().url(&object.key, &[])?);
         let file = RemoteFile::new(client, Arc::clone(&self.bucket.bodies), url, self.bucket.begun);
-        let size = object.version.size;
         // The count of uncompared files is not wanted here.
-        let summed = SummedFile::new(file.of_version(object.version), size, object.crc64, Arc::default());
+        let summed = SummedFile::new(file.of_version(object.version.clone()), *object, Arc::default());
         Ok(SourceFile::Other(Arc::new(Reachable(summed))))
     }
 }

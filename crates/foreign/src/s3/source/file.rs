@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use haul_store::{FileToRead, Stat};
 
 use crate::http_client::client::invalid;
+use crate::s3::source::content::Content;
+use crate::s3::source::opened::Object;
 use crate::s3::sums::{Ranges, text};
 use crate::web::file::RemoteFile;
 
@@ -16,6 +18,7 @@ pub(in crate::s3) struct SummedFile {
     file: RemoteFile,
     size: u64,
     crc64: Option<String>,
+    content: Option<Arc<Content>>,
     seen: Mutex<Seen>,
     uncompared: Arc<AtomicU64>,
 }
@@ -29,13 +32,9 @@ struct Seen {
 
 impl SummedFile {
     /// `uncompared` counts files that were read and not compared.
-    pub(in crate::s3) fn new(
-        file: RemoteFile,
-        size: u64,
-        crc64: Option<String>,
-        uncompared: Arc<AtomicU64>,
-    ) -> SummedFile {
-        SummedFile { file, size, crc64, seen: Mutex::default(), uncompared }
+    pub(in crate::s3) fn new(file: RemoteFile, object: Object, uncompared: Arc<AtomicU64>) -> SummedFile {
+        let Object { version, crc64, content, .. } = object;
+        SummedFile { file, size: version.size, crc64, content, seen: Mutex::default(), uncompared }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -53,7 +52,10 @@ impl FileToRead for SummedFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let read = self.file.read_at(buffer, offset)?;
+        let read = match &self.content {
+            Some(content) => content.read_at(buffer, offset),
+            None => self.file.read_at(buffer, offset)?,
+        };
         let longer = {
             let mut seen = self.seen();
             seen.is_read |= read > 0;

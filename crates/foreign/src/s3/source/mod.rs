@@ -1,5 +1,6 @@
 //! Objects of a bucket as a source.
 
+pub(super) mod content;
 pub(super) mod file;
 pub(super) mod names;
 pub(super) mod opened;
@@ -8,8 +9,8 @@ pub(super) mod walk;
 pub(super) use opened::link_text;
 
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use haul_store::{Access, Connections, ItemSource, SourceFile, SourceTree, StoreError, Time, WalkOptions};
@@ -22,7 +23,6 @@ use crate::s3::source::file::SummedFile;
 use crate::s3::source::opened::{Bucket, Object, Top};
 use crate::s3::source::walk::Walk;
 use crate::s3::store::Store;
-use crate::web::bodies::Bodies;
 use crate::web::connections::ServerConnections;
 use crate::web::file::RemoteFile;
 use crate::web::served::JUMP_BYTES_PER_US;
@@ -67,9 +67,7 @@ pub fn open_objects(
         // Handshakes run while the store describes the object.
         store.client.pool.foresees(u64::MAX);
     }
-    let bodies = Bodies::new(store.client.settings.connections);
-    let mut bucket =
-        Bucket { store: Arc::new(store), bodies, tops: Vec::new(), begun: now(), links, walked: Mutex::default() };
+    let mut bucket = Bucket::new(Arc::new(store), now(), links);
     for key in keys {
         let top = find(&bucket, key, keys.len() > 1).map_err(|error| fail(key, error))?;
         bucket.tops.push(top);
@@ -162,7 +160,7 @@ impl SourceTree for Objects {
         let file = RemoteFile::new(client, Arc::clone(&self.bucket.bodies), url, self.bucket.begun);
         let file = file.of_version(object.version.clone());
         let uncompared = Arc::clone(&self.uncompared);
-        let summed = SummedFile::new(file, object.version.size, object.crc64, uncompared);
+        let summed = SummedFile::new(file, object, uncompared);
         Ok(SourceFile::Other(Arc::new(summed)))
     }
 

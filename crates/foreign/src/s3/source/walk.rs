@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! directory -> names, as its listing goes on -> 128 of them are looked at, 16 at once -> entries
+//!                                               (HEAD; GET of a small object whose content is wanted for sure)
 //! ```
 
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use haul_store::{
 };
 
 use crate::s3::at_once::at_once;
-use crate::s3::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE, MAX_DEPTH, MAX_NAME_BYTES};
+use crate::s3::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE, MAX_DEPTH, MAX_LINK_BYTES, MAX_NAME_BYTES};
 use crate::s3::source::names::{Names, Seen};
 use crate::s3::source::opened::{Bucket, Object, Top};
 
@@ -153,7 +154,7 @@ impl Walk {
 
 fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
     let mut found: Vec<(Vec<u8>, Option<Child>)> = Vec::new();
-    let mut to_look: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut to_look: Vec<ToLook> = Vec::new();
     while to_look.len() < LOOKS_AHEAD && found.len() < LOOKS_AHEAD {
         let (name, seen) = match frame.names.next() {
             Ok(Some(next)) => next,
@@ -168,7 +169,7 @@ fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
             }
         };
         let path = join(&frame.path, &name);
-        let Seen { is_object, is_link, is_directory, is_late, .. } = seen;
+        let Seen { is_object, is_link, is_directory, is_late, size } = seen;
         if let Some(why) = why_bad(&name) {
             if options.filter.selects(&path, is_directory) {
                 found.push((name.clone(), Some(Child::Failed(of_name(why)))));
@@ -186,7 +187,12 @@ fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
                     }
                     true => {
                         found.push((name.clone(), None));
-                        to_look.push((found.len() - 1, key));
+                        let is_wanted = || options.surely_wanted.as_ref().is_some_and(|wanted| wanted.has(&path));
+                        let reads_up_to_bytes = match ending {
+                            LINK_ENDING => Some(MAX_LINK_BYTES),
+                            _ => is_wanted().then_some(size),
+                        };
+                        to_look.push(ToLook { at: found.len() - 1, key, reads_up_to_bytes });
                     }
                     false => {}
                 }
@@ -198,17 +204,29 @@ fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
             found.push((name, Some(child)));
         }
     }
-    let looked = at_once(LOOKS_AT_ONCE, &to_look, |(_, key)| look_at(bucket, key));
-    for ((at, _), child) in to_look.iter().zip(looked) {
-        found[*at].1 = Some(child);
+    let looked = at_once(LOOKS_AT_ONCE, &to_look, |to_look| look_at(bucket, to_look));
+    for (to_look, child) in to_look.iter().zip(looked) {
+        found[to_look.at].1 = Some(child);
     }
     frame.looked = found.into_iter().filter_map(|(name, child)| Some((name, child?))).collect();
 }
 
 pub(in crate::s3) use crate::s3::source::names::LINK_ENDING;
 
-fn look_at(bucket: &Bucket, key: &[u8]) -> Child {
-    let looked = bucket.look(key).and_then(|found| {
+struct ToLook {
+    /// The place of the name among those found.
+    at: usize,
+    key: Vec<u8>,
+    /// The content is wanted, up to this size.
+    reads_up_to_bytes: Option<u64>,
+}
+
+fn look_at(bucket: &Bucket, ToLook { key, reads_up_to_bytes, .. }: &ToLook) -> Child {
+    let looked = match *reads_up_to_bytes {
+        Some(most_bytes) => bucket.look_and_read(key, most_bytes),
+        None => bucket.look(key),
+    };
+    let looked = looked.and_then(|found| {
         let object = found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "it has vanished"))?;
         match bucket.links && (key.ends_with(LINK_ENDING) || object.kept.is_link()) {
             true => Ok(Child::Link(bucket.link(&object)?, Box::new(object))),
