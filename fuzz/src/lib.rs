@@ -269,6 +269,40 @@ pub fn grid(bytes: &[u8]) {
     }
 }
 
+/// What comes to one port of a striped transfer: the most connections, then for each header the connection that says it. One that has not
+/// been heard of connects.
+pub fn grid_stripe(bytes: &[u8]) {
+    use haul_grid::{HEADER_BYTES, Header, StripeAccount};
+    let Some((most, bytes)) = bytes.split_first() else { return };
+    let mut account = StripeAccount::new(u16::from(*most));
+    let (mut over, mut told) = (Vec::new(), None);
+    for said in bytes.as_chunks::<{ 1 + HEADER_BYTES }>().0 {
+        let (number, said) = said.split_first_chunk::<1>().expect("its length is known");
+        let (number, header) = (usize::from(number[0]), Header::decode(said.try_into().expect("the rest")));
+        if number >= over.len() {
+            if account.open().is_err() {
+                return;
+            }
+            over.push(false);
+        }
+        let number = number.min(over.len() - 1);
+        if over[number] {
+            continue;
+        }
+        let Ok(entered) = account.enter(header) else { return };
+        assert!(
+            header.offset.checked_add(entered.bytes).is_some_and(|end| end <= i64::MAX as u64 || entered.bytes == 0)
+        );
+        over[number] = entered.ends;
+        if header.flags & Header::END_OF_FILE != 0 {
+            assert_eq!(told.replace(header.offset), None, "it is said once");
+        }
+        let ended = over.iter().filter(|over| **over).count();
+        assert!(over.len() <= usize::from(*most), "no more come than were asked for");
+        assert_eq!(account.is_complete(), told == Some(ended as u64) && ended == over.len());
+    }
+}
+
 /// An SFTP server's packets behind two-byte lengths: a greeting, then answers.
 pub fn sftp(bytes: &[u8]) {
     use haul_sftp::codec::{Reply, decode, decode_greeting};
@@ -355,7 +389,7 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets by name.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),
     ("banner", banner),
@@ -377,6 +411,7 @@ pub const TARGETS: [Target; 25] = [
     ("saved_settings", saved_settings),
     ("ftp", ftp),
     ("grid", grid),
+    ("grid_stripe", grid_stripe),
     ("sftp", sftp),
     ("stripes", stripes),
     ("web", web),

@@ -76,6 +76,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\x4011-28-26  11:07AM       <DIR>          a b\r\n11-28-2026  12:07PM                 1234 x\r\n",
         ]),
         "grid" => vec![grid_blocks()],
+        "grid_stripe" => vec![grid_stripe()],
         "sftp" => vec![sftp_answers()],
         "stripes" => texts(&[concat!(
             r#"{"format":"haul-stripes","version":1,"name":"scan.vdif","bytes":100,"complete":true,"blake3":"HASH","#,
@@ -93,6 +94,18 @@ fn grid_blocks() -> Vec<u8> {
     for (flags, data, offset) in [(0, &b"first"[..], 0), (0, b"second", 5), (0x48, b"", 1)] {
         bytes.extend(haul_grid::Header { flags, count: data.len() as u64, offset }.encode());
         bytes.extend(data);
+    }
+    bytes
+}
+
+/// Two connections to one port, of which the second one says how many there are.
+fn grid_stripe() -> Vec<u8> {
+    let mut bytes = vec![3];
+    for (connection, flags, count, offset) in
+        [(0, 0, 9, 100), (1, 0x40, 0, 2), (1, 0, 9, 0), (1, 8, 0, 0), (0, 8, 5, 109)]
+    {
+        bytes.push(connection);
+        bytes.extend(haul_grid::Header { flags, count, offset }.encode());
     }
     bytes
 }

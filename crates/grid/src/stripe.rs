@@ -79,6 +79,10 @@ impl StripeAccount {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::any;
+    use proptest::sample::Index;
+
     use super::*;
 
     const COUNTS: u8 = Header::END_OF_FILE;
@@ -118,5 +122,63 @@ mod tests {
         }
         let mut counted = entered(1, &[(COUNTS, 0, 1)]).unwrap();
         assert_eq!(counted.open(), Err(Broken::StripeConnections(2)));
+    }
+
+    /// What a sender does, in this order on each connection.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Open,
+        Says(Header),
+    }
+
+    /// The steps of each connection of a sender that keeps the rules: blocks, an end on the last one or behind it, and on one connection the
+    /// count, at any place.
+    fn steps_of_sender(blocks: &[u8], ends_with_data: &[bool], counting: Index, at: Index) -> Vec<Vec<Step>> {
+        let counting = counting.index(blocks.len());
+        let connections = blocks.iter().zip(ends_with_data).enumerate();
+        let all = connections.map(|(number, (count, ends_with_data))| {
+            let data = |at: u8| Header { flags: 0, count: 9, offset: 100 * u64::from(at) };
+            let mut says: Vec<Header> = (0..*count).map(data).collect();
+            match says.last_mut().filter(|_| *ends_with_data) {
+                Some(last) => last.flags |= ENDS,
+                None => says.push(Header { flags: ENDS, count: 0, offset: 0 }),
+            }
+            if number == counting {
+                let (told, at) = (blocks.len() as u64, at.index(says.len() + 1));
+                match says.get_mut(at) {
+                    Some(end) if end.count == 0 => (end.flags, end.offset) = (COUNTS | ENDS, told),
+                    _ => says.insert(at.min(says.len() - 1), Header { flags: COUNTS, count: 0, offset: told }),
+                }
+            }
+            std::iter::once(Step::Open).chain(says.into_iter().map(Step::Says)).collect()
+        });
+        all.collect()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn in_any_order_all_is_there_at_the_last_end_and_not_before(
+            connections in vec((0..6_u8, any::<bool>()), 1..=8),
+            (counting, at) in any::<(Index, Index)>(),
+            order in vec(any::<Index>(), 64),
+        ) {
+            let (blocks, ends_with_data): (Vec<u8>, Vec<bool>) = connections.into_iter().unzip();
+            let mut waiting = steps_of_sender(&blocks, &ends_with_data, counting, at);
+            let mut account = StripeAccount::new(8);
+            for turn in order.iter().cycle() {
+                assert!(!account.is_complete(), "before the last end");
+                let number = turn.index(waiting.len());
+                match waiting[number].remove(0) {
+                    Step::Open => account.open().unwrap(),
+                    Step::Says(header) => assert_eq!(account.enter(header).unwrap().ends, header.has(ENDS)),
+                }
+                waiting.retain(|steps| !steps.is_empty());
+                if waiting.is_empty() {
+                    break;
+                }
+            }
+            assert!(account.is_complete(), "all has been said");
+            assert!(account.open().is_err(), "nobody comes behind the end");
+        }
     }
 }
