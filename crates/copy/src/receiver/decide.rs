@@ -285,8 +285,9 @@ impl Decider {
             Loose::One(path) => self.shared.to.sweep(|tree| tree.sweep_draft_of(path)),
             Loose::Many => self.shared.to.sweep(|tree| tree.sweep_drafts(b"")),
         };
-        let stands = self.shared.to.makes_files() && !matches!(self.loose, Loose::None);
-        if swept || (stands && settle::changed_lately(&self.shared, b"")) {
+        let to = &self.shared.to;
+        let may_stand_unflushed = to.flushes_names() && to.makes_files() && !matches!(self.loose, Loose::None);
+        if swept || (may_stand_unflushed && settle::changed_lately(&self.shared, b"")) {
             self.shared.to.root_changed();
         }
     }

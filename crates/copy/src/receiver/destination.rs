@@ -16,7 +16,7 @@ pub(super) struct Destination {
     discards: bool,
     makes_files: bool,
     inplace: bool,
-    flushes: bool,
+    flushes_names: bool,
     rename_to: Option<Vec<u8>>,
     root: Vec<u8>,
     dirty: Mutex<HashSet<Vec<u8>>>,
@@ -29,13 +29,14 @@ impl Destination {
         root: Vec<u8>,
         selection: &Selection,
     ) -> Self {
-        let discards = !tree.abilities().keeps;
+        let abilities = tree.abilities();
+        let discards = !abilities.keeps;
         Self {
             tree,
             discards,
             makes_files: !discards && !selection.dry_run,
             inplace: selection.inplace,
-            flushes: selection.flush,
+            flushes_names: selection.flush && abilities.flushes_names,
             rename_to,
             root,
             dirty: Mutex::default(),
@@ -56,6 +57,11 @@ impl Destination {
 
     pub(super) fn makes_files(&self) -> bool {
         self.makes_files
+    }
+
+    /// Names are flushed with their directory.
+    pub(super) fn flushes_names(&self) -> bool {
+        self.flushes_names
     }
 
     pub(super) fn path_of(&self, item: &Item) -> Vec<u8> {
@@ -101,7 +107,7 @@ impl Destination {
     /// Single entries in the target itself have no directory end.
     pub(super) fn flush_remaining_directories(&self) -> Result<(), Error> {
         let dirty: Vec<Vec<u8>> = lock(&self.dirty).drain().collect();
-        if self.flushes {
+        if self.flushes_names {
             for directory in dirty {
                 self.tree.flush_dir(&directory).map_err(|error| faults::store_error_in(&error, &self.root))?;
             }

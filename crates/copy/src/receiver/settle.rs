@@ -274,17 +274,14 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     if !shared.to.tree().abilities().directories {
         return leave_name(shared, end);
     }
-    let dirty =
-        shared.to.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
+    let dirty = shared.to.take_dirty(&end.path) || deleted || swept;
+    let wants_flush = shared.to.flushes_names() && (dirty || (!end.fresh && changed_lately(shared, &end.path)));
     if let Some(directory) = &end.directory
         && let Err(error) = set_directory_metadata(shared, end, directory)
     {
         shared.failed_aside(&end.path, &error);
     }
-    if dirty
-        && shared.job.selection.flush
-        && let Err(error) = shared.to.tree().flush_dir(&end.path)
-    {
+    if wants_flush && let Err(error) = shared.to.tree().flush_dir(&end.path) {
         shared.failed_aside(&end.path, &error);
     }
 }

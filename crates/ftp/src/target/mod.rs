@@ -170,6 +170,7 @@ impl TargetTree for FtpTarget {
             symbolic_links: false,
             hard_links: false,
             holes: false,
+            flushes_names: false,
             ..Abilities::ALL
         }
     }

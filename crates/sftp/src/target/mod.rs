@@ -81,7 +81,13 @@ impl SftpTarget {
 impl TargetTree for SftpTarget {
     fn abilities(&self) -> Abilities {
         let hard_links = self.tree.server().features().hardlink;
-        Abilities { time_step_ns: 1_000_000_000, tells_files: false, hard_links, ..Abilities::ALL }
+        Abilities {
+            time_step_ns: 1_000_000_000,
+            tells_files: false,
+            hard_links,
+            flushes_names: false,
+            ..Abilities::ALL
+        }
     }
 
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {

@@ -26,6 +26,8 @@ pub struct Abilities {
     pub holes: bool,
     /// The end has directories, not only slashes in names.
     pub directories: bool,
+    /// A new or removed name is safe once its directory was flushed; otherwise as soon as the end has confirmed it.
+    pub flushes_names: bool,
 }
 
 impl Abilities {
@@ -42,5 +44,6 @@ impl Abilities {
         hard_links: true,
         holes: true,
         directories: true,
+        flushes_names: true,
     };
 }

@@ -188,8 +188,12 @@ fn a_list_of_items_is_copied_like_what_a_walk_finds() {
     assert_eq!(names(&memory), wanted);
 }
 
-#[derive(Clone, Debug)]
-struct InOrder(Memory);
+/// Its names are safe at once.
+#[derive(Clone, Debug, Default)]
+struct InOrder {
+    memory: Memory,
+    looked_at: Arc<Mutex<Vec<Vec<u8>>>>,
+}
 
 impl InMemory for InOrder {
     fn shared(&self) -> Arc<dyn TargetTree> {
@@ -206,39 +210,40 @@ struct DraftInOrder {
 
 impl TargetTree for InOrder {
     fn abilities(&self) -> Abilities {
-        Abilities { random_writes: false, holes: false, ..self.0.abilities() }
+        Abilities { random_writes: false, holes: false, flushes_names: false, ..self.memory.abilities() }
     }
 
     fn stat(&self, path: &[u8]) -> StoreResult<Option<Stat>> {
-        TargetTree::stat(&self.0, path)
+        self.looked_at.lock().unwrap().push(path.to_vec());
+        TargetTree::stat(&self.memory, path)
     }
 
     fn open_file(&self, path: &[u8]) -> StoreResult<SourceFile> {
-        self.0.open_file(path)
+        self.memory.open_file(path)
     }
 
     fn make_dir(&self, path: &[u8]) -> StoreResult<bool> {
-        self.0.make_dir(path)
+        self.memory.make_dir(path)
     }
 
     fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> StoreResult<bool> {
-        self.0.make_symlink(path, target, meta)
+        self.memory.make_symlink(path, target, meta)
     }
 
     fn make_hard_link(&self, path: &[u8], first: &[u8]) -> StoreResult<bool> {
-        self.0.make_hard_link(path, first)
+        self.memory.make_hard_link(path, first)
     }
 
     fn set_metadata(&self, path: &[u8], meta: &Metadata) -> StoreResult<Applied> {
-        TargetTree::set_metadata(&self.0, path, meta)
+        TargetTree::set_metadata(&self.memory, path, meta)
     }
 
     fn flush_dir(&self, path: &[u8]) -> StoreResult<()> {
-        self.0.flush_dir(path)
+        panic!("{path:?} has no names to flush")
     }
 
     fn flush_file(&self, path: &[u8]) -> StoreResult<()> {
-        self.0.flush_file(path)
+        self.memory.flush_file(path)
     }
 
     fn new_draft(&self, path: &[u8], _inplace: bool) -> StoreResult<Draft> {
@@ -246,7 +251,7 @@ impl TargetTree for InOrder {
     }
 
     fn new_draft_of(&self, path: &[u8], plan: &DraftPlan) -> StoreResult<Draft> {
-        let (draft, at) = (self.0.new_draft(path, plan.inplace)?, Mutex::new(0));
+        let (draft, at) = (self.memory.new_draft(path, plan.inplace)?, Mutex::new(0));
         Ok(Draft::Other(Box::new(DraftInOrder { draft, at, size: plan.size })))
     }
 
@@ -262,7 +267,7 @@ impl TargetTree for InOrder {
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
-        self.0.delete_extraneous(path, has, spare, dry_run, deleted)
+        self.memory.delete_extraneous(path, has, spare, dry_run, deleted)
     }
 
     fn delete_entry(
@@ -272,7 +277,7 @@ impl TargetTree for InOrder {
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
-        self.0.delete_entry(path, spare, dry_run, deleted)
+        self.memory.delete_entry(path, spare, dry_run, deleted)
     }
 }
 
@@ -330,7 +335,7 @@ impl FileToWrite for DraftInOrder {
 #[test]
 fn an_end_that_takes_files_from_front_to_back_gets_each_over_one_lane_and_several_at_once() {
     for verify_disk in [false, true] {
-        let (bench, to) = (Bench::with_tree(), InOrder(Memory::default()));
+        let (bench, to) = (Bench::with_tree(), InOrder::default());
         (0..5).for_each(|n| bench.write(&format!("large{n}"), 7_000_000 + n));
         let holed = std::fs::File::create(bench.from().join("holed")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&holed, b"end", 9_000_000).unwrap();
@@ -340,7 +345,7 @@ fn an_end_that_takes_files_from_front_to_back_gets_each_over_one_lane_and_severa
         job.selection.verify_disk = verify_disk;
         let report = copy(&job, None, Some(&to));
         assert_eq!((report.files_moved, report.failed), (207, 0), "{:?}", report.failures);
-        let report = copy(&bench.job(), source(&to.0), None);
+        let report = copy(&bench.job(), source(&to.memory), None);
         assert_eq!((report.files_moved, report.failed), (207, 0), "{:?}", report.failures);
         bench.assert_equal();
     }
@@ -348,8 +353,21 @@ fn an_end_that_takes_files_from_front_to_back_gets_each_over_one_lane_and_severa
 
 #[test]
 fn an_end_that_takes_files_from_front_to_back_is_refused_where_lanes_bring_them_in_any_order() {
-    let (bench, to) = (Bench::with_tree(), InOrder(Memory::default()));
+    let (bench, to) = (Bench::with_tree(), InOrder::default());
     let lanes = vec![Stream::plain_pair().unwrap()];
     let error = copy_over(&bench.job(), None, Some(&to), lanes).unwrap_err();
     assert!(error.cause.unwrap().contains("front to back"));
+}
+
+#[test]
+fn a_file_for_an_end_without_flushes_of_names_costs_no_look_at_its_directory() {
+    let (bench, to) = (Bench::with_tree(), InOrder::default());
+    bench.write("one", 7_000_000);
+    let mut job = bench.job();
+    job.sources[0].path = bench.from().join("one").into_os_string().into_encoded_bytes();
+    job.carriage.in_order = true;
+    let report = copy(&job, None, Some(&to));
+    assert_eq!((report.files_moved, report.failed), (1, 0), "{:?}", report.failures);
+    let looked_at = to.looked_at.lock().unwrap();
+    assert!(!looked_at.is_empty() && looked_at.iter().all(|path| !path.is_empty()), "{looked_at:?}");
 }

@@ -15,8 +15,7 @@ impl Shared {
 
     /// The name has to be on the medium before our word lets the source remove its file.
     pub(in super::super) fn flush_before_removal(&self, path: &[u8]) -> Result<(), StoreError> {
-        let selection = &self.job.selection;
-        if !selection.remove_source_files || !selection.flush || !self.to.makes_files() {
+        if !self.job.selection.remove_source_files || !self.to.flushes_names() || !self.to.makes_files() {
             return Ok(());
         }
         self.disk.storage.during(|| self.to.tree().flush_dir(parent(path)))

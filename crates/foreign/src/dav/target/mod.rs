@@ -122,6 +122,7 @@ impl TargetTree for DavTarget {
             symbolic_links: false,
             hard_links: false,
             holes: false,
+            flushes_names: false,
             ..Abilities::ALL
         }
     }

@@ -261,6 +261,7 @@ impl TargetTree for S3Target {
             hard_links: false,
             holes: false,
             directories: false,
+            flushes_names: false,
             ..Abilities::ALL
         }
     }
