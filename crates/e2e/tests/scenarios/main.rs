@@ -50,6 +50,7 @@ mod record;
 mod resume;
 mod roaming;
 mod rsync;
+mod server_classes;
 mod sftp;
 mod shared;
 mod stage;

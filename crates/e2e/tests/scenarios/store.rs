@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use haul_e2e::{Facets, Run, Running, assert_same, code, needs, plant, scratch};
 
@@ -16,14 +16,30 @@ struct Store {
     compares: bool,
 }
 
-const KEY: &str = "key";
-const SECRET: &str = "secret";
+pub const KEY: &str = "key";
+pub const SECRET: &str = "secret";
 
 /// Asks for the bucket like an administrator; the sum is that of no body.
-fn curl(words: &[&str], port: u16, query: &str) -> Run {
+pub fn bucket(run: impl Fn(&str) -> Run, words: &[&str], at: SocketAddr, query: &str) -> Run {
     const NOTHING: &str = "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    let run = Run::new("curl").args(["-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-H", NOTHING, "--user"]);
-    run.arg(format!("{KEY}:{SECRET}")).args(words.iter().copied()).arg(format!("http://127.0.0.1:{port}/bucket{query}"))
+    let run = run("curl").args(["-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-H", NOTHING, "--user"]);
+    run.arg(format!("{KEY}:{SECRET}")).args(words.iter().copied()).arg(format!("http://{at}/bucket{query}"))
+}
+
+fn curl(words: &[&str], port: u16, query: &str) -> Run {
+    bucket(|program| Run::new(program), words, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), query)
+}
+
+/// A store that keeps its objects in a directory, with the log of requests beside it, or in memory.
+pub fn server(run: impl Fn(&str) -> Run, at: SocketAddr, directory: &Path) -> Run {
+    match haul_e2e::needs::tool("versitygw").is_some() {
+        true => run("versitygw")
+            .env("ROOT_ACCESS_KEY", KEY)
+            .env("ROOT_SECRET_KEY", SECRET)
+            .args(["--port", &at.to_string(), "--access-log"])
+            .args([directory.with_file_name("log").as_os_str(), "posix".as_ref(), directory.as_os_str()]),
+        false => run("moto_server").args(["-H", &at.ip().to_string(), "-p", &at.port().to_string()]),
+    }
 }
 
 impl Store {
@@ -33,16 +49,8 @@ impl Store {
             fs::create_dir(dir.path().join(name)).expect("own directory");
         }
         let port = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("it is bound").port();
-        let run = match compares {
-            true => Run::new("versitygw")
-                .env("ROOT_ACCESS_KEY", KEY)
-                .env("ROOT_SECRET_KEY", SECRET)
-                .args(["--port", &format!("127.0.0.1:{port}"), "--access-log"])
-                .args([dir.path().join("log").as_os_str(), "posix".as_ref()])
-                .arg(dir.path().join("store")),
-            false => Run::new("moto_server").args(["-H", "127.0.0.1", "-p", &port.to_string()]),
-        };
-        let mut server = run.start();
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut server = server(|program| Run::new(program), at, &dir.path().join("store")).start();
         server.when("it listens", |_| TcpStream::connect(("127.0.0.1", port)).is_ok());
         curl(&["-X", "PUT"], port, "").run().expect(code::OK);
         Store { dir, _server: server, port, compares }
