@@ -392,7 +392,14 @@ impl Account {
             }
             commands.push(Command::plain("FEAT"));
         }
-        let (replies, cut) = control.ask_some(&commands);
+        let mut why_no_nodes = None;
+        let (replies, cut) = control.ask_hearing(&commands, &mut |control, number, reply| {
+            if asks_nodes && number == before_nodes {
+                why_no_nodes = control.note_data_nodes(reply).err();
+            } else if asks_port && is_first && number == after_login {
+                control.connect_ahead(reply);
+            }
+        });
         // A server that refuses a login may close the connection.
         if let [user, rest @ ..] = &replies[..]
             && !user.is_success()
@@ -409,7 +416,7 @@ impl Account {
         let [_, _, binary, rest @ ..] = &replies[..] else { return Err(invalid("an answer is missing")) };
         check_binary(binary)?;
         with_tls.iter().zip(rest).try_for_each(|(command, reply)| check_protection(command, reply))?;
-        if asks_nodes && let Err(why) = control.note_data_nodes(&replies[before_nodes]) {
+        if let Some(why) = why_no_nodes {
             (self.settings.tell)(format!("data goes to the host of the login, and to no data node: {why}"));
         }
         if asks_port {

@@ -11,6 +11,7 @@ pub(crate) mod between;
 mod blocks;
 pub(crate) mod data_port;
 mod named_hosts;
+mod next_port;
 mod stripes;
 
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use haul_foreign::{Counted, Reach, Sockets};
 
@@ -26,9 +27,10 @@ use crate::block_habits::{BlockHabits, Grid};
 use crate::codec::command::Command;
 use crate::codec::passive;
 use crate::codec::reply::{Replies, Reply};
-use crate::limits::{MAX_TRIES, PORT_KEPT, QUESTION_BYTES_AT_ONCE, QUESTIONS_AT_ONCE, READ_BYTES};
+use crate::limits::{MAX_TRIES, QUESTION_BYTES_AT_ONCE, QUESTIONS_AT_ONCE, READ_BYTES};
 use crate::refusal::refusal;
 use crate::wire::{Tls, Wire};
+use next_port::NextPort;
 
 /// What control connections to one server share.
 #[derive(Debug)]
@@ -50,6 +52,11 @@ impl Habits {
     /// Whether several commands may be under way, as far as is known.
     pub(crate) fn takes_several(&self) -> bool {
         self.several_at_once.load(Ordering::Relaxed)
+    }
+
+    /// Makes a data connection.
+    fn connect_to(&self, address: SocketAddr) -> io::Result<(TcpStream, Counted)> {
+        self.data.connect(&[address], &self.reach, self.silence)
     }
 
     /// A data connection that the server has made.
@@ -77,8 +84,8 @@ pub(crate) struct Control {
     data_tls: Option<Tls>,
     /// Replies that are still to come, in their order.
     owed: VecDeque<Owed>,
-    /// The server waits here for the next data connection, since then.
-    port: Option<(u16, Instant)>,
+    /// The server waits here for the next data connection.
+    port: Option<NextPort>,
     /// The greeting of a server that serves nobody.
     refused: Option<Reply>,
     /// The server was told that names are UTF-8.
@@ -316,7 +323,8 @@ impl Control {
     /// Notes the answer to EPSV that was asked ahead.
     pub(crate) fn note_port(&mut self, reply: &Reply) {
         let port = passive::extended(reply.text()).filter(|_| reply.code == 229);
-        self.port = port.map(|port| (port, Instant::now()));
+        let known = self.port.take().filter(|known| Some(known.port) == port);
+        self.port = known.or(port.map(NextPort::new));
         if port.is_none() {
             // It is asked when a transfer begins, and its answer then counts.
             self.habits.asks_ahead.store(false, Ordering::Relaxed);
@@ -324,6 +332,15 @@ impl Control {
                 self.habits.extended_passive.store(false, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Connects to the port that the server has just told, while the rest of what it was asked is heard.
+    pub(crate) fn connect_ahead(&mut self, reply: &Reply) {
+        if self.habits.blocks.has_data_nodes() {
+            return;
+        }
+        let port = passive::extended(reply.text()).filter(|_| reply.code == 229);
+        self.port = port.map(|port| NextPort::connecting(SocketAddr::new(self.peer.ip(), port), &self.habits));
     }
 
     /// Whether the port of a transfer is asked for before it is needed.
@@ -379,12 +396,26 @@ impl Control {
 
     /// Asks several times. What the server has answered counts although it then closed the connection.
     pub(crate) fn ask_some(&mut self, commands: &[Command]) -> (Vec<Reply>, Option<io::Error>) {
+        self.ask_hearing(commands, &mut |_, _, _| {})
+    }
+
+    /// [`Self::ask_some`]; each reply and its number is heard as it comes.
+    pub(crate) fn ask_hearing(
+        &mut self,
+        commands: &[Command],
+        hear: &mut dyn FnMut(&mut Control, usize, &Reply),
+    ) -> (Vec<Reply>, Option<io::Error>) {
         let mut replies = Vec::with_capacity(commands.len());
-        let cut = self.ask_each(commands, &mut replies).err();
+        let cut = self.ask_each(commands, &mut replies, hear).err();
         (replies, cut)
     }
 
-    fn ask_each(&mut self, commands: &[Command], replies: &mut Vec<Reply>) -> io::Result<()> {
+    fn ask_each(
+        &mut self,
+        commands: &[Command],
+        replies: &mut Vec<Reply>,
+        hear: &mut dyn FnMut(&mut Control, usize, &Reply),
+    ) -> io::Result<()> {
         self.settle_transfers()?;
         let (mut asked, mut bytes_asked) = (0, 0);
         while replies.len() < commands.len() {
@@ -410,6 +441,7 @@ impl Control {
                 }
                 let reply = answer?;
                 bytes_asked -= commands[replies.len()].bytes().len();
+                hear(self, replies.len(), &reply);
                 replies.push(reply);
             }
         }
@@ -420,9 +452,8 @@ impl Control {
     fn passive(&mut self) -> io::Result<SocketAddr> {
         // The data nodes of a grid have other addresses, which EPSV does not tell.
         let has_data_nodes = self.habits.blocks.has_data_nodes();
-        let asked_ahead = self.port.take().filter(|(_, since)| !has_data_nodes && since.elapsed() < PORT_KEPT);
-        if let Some((port, _)) = asked_ahead {
-            return Ok(SocketAddr::new(self.peer.ip(), port));
+        if let Some(asked_ahead) = self.port.take().filter(|next| !has_data_nodes && next.is_open()) {
+            return Ok(SocketAddr::new(self.peer.ip(), asked_ahead.port));
         }
         if self.habits.extended_passive.load(Ordering::Relaxed) && !has_data_nodes {
             let reply = self.ask(Command::plain("EPSV"))?;
@@ -458,11 +489,19 @@ impl Control {
         let mut tries = 0;
         loop {
             let was_asked_ahead = self.port.is_some();
-            let address = self.passive()?;
-            let Habits { reach, silence, data, .. } = &*self.habits;
-            match data.connect(&[address], reach, *silence) {
+            let connected = match self.port.as_mut().and_then(NextPort::connected) {
+                Some(connected) => {
+                    self.port = None;
+                    connected
+                }
+                None => {
+                    let address = self.passive()?;
+                    self.habits.connect_to(address)
+                }
+            };
+            match connected {
                 Ok((socket, counted)) => {
-                    let mut wire = Wire::new(socket, *silence)?;
+                    let mut wire = Wire::new(socket, self.habits.silence)?;
                     if let Some(tls) = &self.data_tls {
                         wire = wire.secured(tls)?;
                     }

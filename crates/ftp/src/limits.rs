@@ -70,7 +70,8 @@ pub(crate) const ONE_MORE_AFTER: Duration = Duration::from_secs(3);
 /// Most transfers of a tree at once, unasked. vsftpd lets 50 connections of one address in; one is for lists and one is left.
 pub const CONNECTIONS_MAX: u16 = 48;
 
-/// Most control connections that are dialled before it is known how large the file is, the first one with them.
+/// Most control connections that are dialled before it is known how large the file is, the first one with them. Of an upload in blocks the
+/// size is known, and all that one file uses are dialled.
 pub(crate) const DIALLED_AHEAD: usize = 16;
 
 /// Connections that are dialled ahead beside those of transfers: for questions about a file that is read, and for the transfer behind the one

@@ -332,9 +332,10 @@ impl<R: Send + 'static> Pool<R> {
             return;
         }
         let begins_with = self.account.settings.begins_with;
-        let wanted =
-            usize::from(begins_with(self.account.rtt_us(), foreseen_bytes)).min(DIALLED_AHEAD).min(state.wanted);
-        let spare = if wanted > 1 { SPARE } else { 0 };
+        let uploads_blocks = self.account.settings.grid.as_ref().is_some_and(|grid| grid.foreseen_bytes > 0);
+        let most = if uploads_blocks { state.wanted } else { DIALLED_AHEAD.min(state.wanted) };
+        let wanted = usize::from(begins_with(self.account.rtt_us(), foreseen_bytes)).min(most);
+        let spare = if wanted > 1 && wanted <= DIALLED_AHEAD { SPARE } else { 0 };
         let further = (wanted + spare).saturating_sub(state.open);
         state.dialling += further;
         state.open += further;

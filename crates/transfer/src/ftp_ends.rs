@@ -135,7 +135,7 @@ fn settings(
         first_pause: FIRST_PAUSE,
         connections: connections.into(),
         far_from_us: FAR_FROM_US,
-        begins_with: servers::at_start,
+        begins_with: if server.is_grid && is_target { blocks_at_start } else { servers::at_start },
         tell: Box::new(move |text| watch.tell(&Event::Warning { text })),
         tell_sums: Box::new(move |sums| for_sums.on_sums(sums)),
         journals: None,
@@ -144,6 +144,18 @@ fn settings(
         pipes: None,
     })
 }
+
+/// Connections of an upload in blocks that are dialled before the first one has logged in.
+fn blocks_at_start(rtt_us: u32, bytes: u64) -> u16 {
+    match servers::is_long(rtt_us) {
+        true => servers::requests_at_start(rtt_us, bytes).min(BLOCKS_AT_START),
+        false => servers::at_start(rtt_us, bytes),
+    }
+}
+
+/// As many carry one file. Over 1 Gbit/s x 228 ms, 500 MB take as long with 32 as with 48, which overfill the queue: 4.3 % went again, and 0.9 %
+/// with 32.
+const BLOCKS_AT_START: u16 = 32;
 
 pub(crate) fn sources(
     server: &Here,
@@ -213,11 +225,11 @@ pub(crate) fn target(
     server.looks_first_at(&typed);
     let rtt_us =
         server.reach().map_err(|error| fault(&StoreError::new("use as target", &job.target.written(), error)))?;
+    let is_one_file = job.sources.len() == 1 && largest_bytes > 0;
     let lanes = match asked {
         Some(asked) => asked,
-        None if job.sources.len() == 1 && largest_bytes > 0 && !is_grid(&job.target) => {
-            servers::at_start(rtt_us, largest_bytes)
-        }
+        None if is_one_file && !is_grid(&job.target) => servers::at_start(rtt_us, largest_bytes),
+        None if is_one_file && servers::is_long(rtt_us) => BLOCKS_AT_START,
         None if servers::is_long(rtt_us) => CONNECTIONS_MAX,
         None => LANES,
     };

@@ -258,6 +258,13 @@ fn a_port_that_is_not_had_ahead_is_asked_for_again() {
 }
 
 #[test]
+fn the_first_data_connection_is_made_while_the_login_is_still_answered() {
+    let faults = Faults { features_wait_for_data: true, ..Faults::default() };
+    let server = Server::start(&[("/d/", b""), ("/d/a", b"one")], faults);
+    assert_eq!(found(&source(&server, "d/")), ["/", "a 3 784111777", "end  true"]);
+}
+
+#[test]
 fn the_passive_address_of_another_host_is_never_dialled() {
     let server = Server::start(&[("/f", b"content")], Faults { passive_elsewhere: true, ..Faults::default() });
     let tree = source(&server, "f");

@@ -79,6 +79,8 @@ pub struct Faults {
     pub offers_tls: bool,
     /// Says its first word again where nobody reads on, and nothing else, as pure-ftpd does.
     pub says_150_of_a_cut: bool,
+    /// Tells what it knows as soon as the port that it told was reached.
+    pub features_wait_for_data: bool,
     /// Puts another file of the same name in place after the first RETR of it.
     pub replaces: Option<Vec<u8>>,
 }
@@ -205,6 +207,7 @@ struct Session<'a> {
     control: BufReader<TcpStream>,
     number: usize,
     passive: Option<TcpListener>,
+    reached: Option<TcpStream>,
     rest: usize,
     from: Option<String>,
     directory: String,
@@ -215,7 +218,16 @@ type Done = std::io::Result<()>;
 impl<'a> Session<'a> {
     fn new(shared: &'a Shared, stream: TcpStream, number: usize) -> Session<'a> {
         let control = BufReader::new(stream);
-        Session { shared, control, number, passive: None, rest: 0, from: None, directory: "/".to_owned() }
+        Session {
+            shared,
+            control,
+            number,
+            passive: None,
+            reached: None,
+            rest: 0,
+            from: None,
+            directory: "/".to_owned(),
+        }
     }
 
     fn say(&mut self, text: &str) -> Done {
@@ -289,6 +301,10 @@ impl<'a> Session<'a> {
             "PASS" if self.is_full() => self.say("530 Sorry, the maximum number of clients are already connected"),
             "PASS" => self.say("230 in"),
             "FEAT" => {
+                if faults.features_wait_for_data {
+                    let listener = self.passive.as_ref().expect("EPSV came before");
+                    self.reached = Some(listener.accept()?.0);
+                }
                 self.say("211-Features:")?;
                 if !faults.lists_only {
                     self.say(" MLST type*;size*;modify*;")?;
@@ -418,7 +434,7 @@ impl<'a> Session<'a> {
 
     fn data(&mut self) -> std::io::Result<TcpStream> {
         let listener = self.passive.take().ok_or(std::io::ErrorKind::NotConnected)?;
-        Ok(listener.accept()?.0)
+        self.reached.take().map_or_else(|| Ok(listener.accept()?.0), Ok)
     }
 
     fn list(&mut self, verb: &str, path: &str, faults: &Faults) -> Done {
