@@ -340,7 +340,10 @@ impl Control {
             return;
         }
         let port = passive::extended(reply.text()).filter(|_| reply.code == 229);
-        self.port = port.map(|port| NextPort::connecting(SocketAddr::new(self.peer.ip(), port), &self.habits));
+        self.port = port.map(|port| {
+            let (habits, address) = (Arc::clone(&self.habits), SocketAddr::new(self.peer.ip(), port));
+            NextPort::connecting(port, move || habits.connect_to(address))
+        });
     }
 
     /// Whether the port of a transfer is asked for before it is needed.

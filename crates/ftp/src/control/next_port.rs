@@ -1,14 +1,12 @@
 //! The port of the next transfer, which the server was asked for before it is needed.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::net::TcpStream;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use haul_foreign::Counted;
 
-use super::Habits;
 use crate::limits::PORT_KEPT;
 
 type Connected = io::Result<(TcpStream, Counted)>;
@@ -29,11 +27,9 @@ impl NextPort {
     }
 
     /// [`Self::new`], and a thread connects to it. Without a thread the transfer connects itself.
-    pub(super) fn connecting(address: SocketAddr, habits: &Arc<Habits>) -> NextPort {
-        let habits = Arc::clone(habits);
-        let connect = move || habits.connect_to(address);
+    pub(super) fn connecting(port: u16, connect: impl FnOnce() -> Connected + Send + 'static) -> NextPort {
         let connecting = std::thread::Builder::new().name("ftp-data".into()).spawn(connect).ok();
-        NextPort { connecting, ..NextPort::new(address.port()) }
+        NextPort { connecting, ..NextPort::new(port) }
     }
 
     /// The server still waits there.
