@@ -36,7 +36,8 @@ fn of_more_files_than_the_manifest_holds_open_the_total_is_known_long_before_the
     const FILES: u64 = 20_000;
     let dir = scratch();
     plant::many(&dir.path().join("source"), FILES, 1_000, 1);
-    let run = copy(dir.path(), "5MB");
+    // The walk waits for 3,616 files, and a busy machine may count for a second.
+    let run = copy(dir.path(), "2MB");
     let progress = run.events_named("progress");
     let known = progress.iter().find(|line| line["found_all"] == true).expect("the total is known");
     assert_eq!((&known["files_found"], &known["bytes_found"]), (&FILES.into(), &(FILES * 1_000).into()), "{run}");
