@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(counted.open(), Err(Broken::StripeConnections(2)));
     }
 
-    /// What a sender does, in this order on each connection.
+    /// A step of a sender; each connection takes them in this order.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Open,
