@@ -15,9 +15,7 @@ use std::time::{Instant, SystemTime};
 
 use haul_job::{AskedPaths, Error, Fault};
 use haul_net::policy::Found;
-use haul_net::{
-    Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PublicKey, ShutdownHandle, Stream, Wanted,
-};
+use haul_net::{Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PublicKey, ShutdownHandle, Stream};
 use haul_transfer::class_policy::ClassPolicy;
 use haul_transfer::own::Weight;
 use haul_transfer::standard_streams::Output;
@@ -286,8 +284,7 @@ impl House {
     }
 
     fn open_session(self: &Arc<Self>, stream: Stream, key: PublicKey, from: SocketAddr) {
-        // Whatever time-out the client asked for, its dead host is noticed.
-        stream.tune(&Wanted::default(), haul_transfer::NEAR_RTT_US);
+        stream.tune_for_words(haul_transfer::NEAR_RTT_US);
         let Some(Authorized { grant, limits, comment, .. }) = self.line(&key) else {
             // The other host of a copy between two hosts may bring lanes only. So may a key that left the list during a session.
             let text =

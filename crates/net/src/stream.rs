@@ -213,6 +213,13 @@ impl Stream {
         policies.for_data(socket, wanted, near_rtt_us).settings
     }
 
+    /// Tunes accepted TCP for messages, by its door's policies. Round trips below `near_rtt_us` are near.
+    pub fn tune_for_words(&self, near_rtt_us: u32) {
+        if let (Some(socket), Some(policies)) = (self.tcp(), self.read.link.policies()) {
+            policies.for_accepted_words(socket, near_rtt_us);
+        }
+    }
+
     /// The peer's network classes, by its door; none if dialled.
     pub fn class(&self) -> Found {
         self.read.link.member().map(|member| member.class().clone()).unwrap_or_default()

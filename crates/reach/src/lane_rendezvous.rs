@@ -124,8 +124,7 @@ impl LaneRendezvous {
         let channel = sessions.by_number.get(&session).and_then(|expected| expected.channel_of(key)).cloned();
         drop(sessions);
         let Some(channel) = channel else { return false };
-        // Finds a dead host, whatever time-out the peer asked for.
-        stream.tune(&Wanted::default(), NEAR_RTT_US);
+        stream.tune_for_words(NEAR_RTT_US);
         stream.set_deadline(None).is_ok() && channel.offer(stream)
     }
 

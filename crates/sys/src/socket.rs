@@ -197,6 +197,11 @@ pub fn send_messages_soon(socket: impl AsFd) -> io::Result<()> {
     set_no_delay(&socket, true)
 }
 
+/// Whether single messages are sent again soon.
+pub fn sends_messages_soon(socket: impl AsFd) -> io::Result<bool> {
+    Ok(option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS)? != 0)
+}
+
 /// Undoes [`send_messages_soon`], but for small writes, which are sent at once as before: data backs off as RFC 6298 says.
 pub fn back_off_as_data(socket: impl AsFd) {
     set_thin_linear_timeouts(socket, false);
@@ -290,10 +295,9 @@ mod tests {
         set_no_delay(&socket, true).unwrap();
         assert!(no_delay(&socket).unwrap());
         send_messages_soon(&socket).unwrap();
-        let is_thin = || option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS).unwrap();
-        assert_eq!(is_thin(), 1);
+        assert!(sends_messages_soon(&socket).unwrap());
         back_off_as_data(&socket);
-        assert_eq!(is_thin(), 0);
+        assert!(!sends_messages_soon(&socket).unwrap());
     }
 
     #[test]

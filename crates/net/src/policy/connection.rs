@@ -118,6 +118,15 @@ impl Policies {
 
     /// Tunes a connection for messages, by class and distance: round trips below `near_rtt_us` are near.
     pub fn for_words(&self, stream: &TcpStream, near_rtt_us: u32) -> Granted {
+        self.tune_for_words(stream, near_rtt_us, Policy::default())
+    }
+
+    /// [`Policies::for_words`] at the side that accepted: it finds a dead host, whatever time-out that asked for.
+    pub fn for_accepted_words(&self, stream: &TcpStream, near_rtt_us: u32) -> Granted {
+        self.tune_for_words(stream, near_rtt_us, of_haul(None))
+    }
+
+    fn tune_for_words(&self, stream: &TcpStream, near_rtt_us: u32, of_haul: Policy) -> Granted {
         let (peer, distance) = (peer_of(stream), Measured::of(stream, near_rtt_us));
         let found = self.found(stream, peer, distance.rtt_us);
         let (by_distance, why) = by_distance(&distance, stream);
@@ -125,6 +134,7 @@ impl Policies {
         let _ = socket::send_messages_soon(stream);
         let mut layers = self.layers(&found);
         layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
+        layers.push(Layer { policy: &of_haul, source: Source::Haul(None) });
         self.tell(apply_layers(stream.as_fd(), &layers, peer))
     }
 
@@ -410,10 +420,11 @@ mod tests {
         let socket = |at: usize| streams[at].tcp().unwrap();
         assert_eq!([0, 1, 2].map(|at| mark_of(socket(at))), [10, 20, 0]);
         assert_eq!([0, 1, 2].map(|at| socket::user_timeout_ms(socket(at)).unwrap()), [7_000, 0, 0]);
-        for stream in &streams {
-            stream.tune(&Wanted::default(), NEAR_RTT_US);
-        }
+        streams[0].tune(&Wanted::default(), NEAR_RTT_US);
+        streams[1].tune(&Wanted::default(), NEAR_RTT_US);
+        streams[2].tune_for_words(NEAR_RTT_US);
         assert_eq!([0, 1, 2].map(|at| socket::user_timeout_ms(socket(at)).unwrap()), [7_000, 30_000, 30_000]);
+        assert_eq!([0, 1, 2].map(|at| socket::sends_messages_soon(socket(at)).unwrap()), [false, false, true]);
     }
 
     struct Anybody(Mutex<mpsc::Sender<Stream>>);
