@@ -359,6 +359,7 @@ fn messages() -> Vec<Control> {
         Control::Repair { index: 1, chunk: 2 },
         Control::Counted(haul_wire::control::Counted { files: 3, data_bytes: 1 << 20, share_ppm: 400_000 }),
         Control::ReadAgain { bytes: 1 << 30 },
+        Control::Gathers { us: 4_000 },
         Control::Rate { bytes_per_s: None },
         Control::Rate { bytes_per_s: Some(25_000_000) },
         Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),

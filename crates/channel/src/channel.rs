@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_job::{Error, Fault};
-use haul_net::{ShutdownHandle, Stream};
+use haul_net::{Probe, ShutdownHandle, Stream};
 
 use framing::End;
 use heard::Heard;
@@ -30,6 +30,7 @@ use crate::frames::{Kept, MAX_KEPT_BYTES};
 use crate::links::Links;
 use crate::way_times::WayTimes;
 use haul_engine::path::OneWay;
+use haul_engine::thin_acks::WordsSent;
 use haul_kept::sync::lock;
 
 /// The longest time between two words of a live side.
@@ -129,6 +130,7 @@ struct State {
 
 struct Handle {
     shutdown: ShutdownHandle,
+    probe: Probe,
     next: u64,
     is_to_greet: bool,
     is_direct: bool,
@@ -136,7 +138,8 @@ struct Handle {
 
 impl Handle {
     fn of(stream: &Stream, is_to_greet: bool) -> Self {
-        Self { shutdown: stream.shutdown_handle(), next: 0, is_to_greet, is_direct: stream.tcp().is_some() }
+        let (shutdown, probe) = (stream.shutdown_handle(), stream.probe());
+        Self { shutdown, probe, next: 0, is_to_greet, is_direct: stream.tcp().is_some() }
     }
 }
 
@@ -208,6 +211,15 @@ impl Channel {
         let state = self.inside.lock();
         let silence = state.links.speaker_silence(Instant::now());
         !state.is_over() && !state.is_doubted && silence.is_some_and(|silence| silence <= 2 * self.inside.ping_often())
+    }
+
+    /// What the kernel counts of the words on the link where this end speaks; `None`: no TCP.
+    pub fn words_sent(&self) -> Option<WordsSent> {
+        let mut state = self.inside.lock();
+        let speaker = state.links.speaker()?;
+        let info = state.links.handle(speaker)?.probe.tcp_info()?;
+        let (bytes, again_bytes) = (info.bytes_sent?, info.bytes_retrans?);
+        Some(WordsSent { bytes, again_bytes, again: info.total_retrans })
     }
 
     /// Lets the peer close first: the kernel of an end that has shut down, and is still spoken to, resets the connection and

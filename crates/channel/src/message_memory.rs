@@ -77,6 +77,7 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Repair { .. }
         | Control::Counted(_)
         | Control::ReadAgain { .. }
+        | Control::Gathers { .. }
         | Control::Rate { .. }
         | Control::SameRoot
         | Control::JobEnd { .. }

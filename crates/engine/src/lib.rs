@@ -23,6 +23,7 @@
 //!   paths      samples of all paths                  -> which of them carry data, each with its advice
 //!   service    what others need, what the job needs -> its class: background, normal, priority
 //!   outage     silence of the other end             -> no data for so long; when each outage began
+//!   thin_acks  words that are lost beside data        -> how long a receiver lets data gather
 //!   rto_floor  timeouts that were observed              -> the floor that would have been best
 //!   remedy     the limit, both hosts, the path        -> what would help
 //! ```
@@ -57,6 +58,7 @@ pub mod sending;
 pub mod service;
 pub mod spread;
 pub mod tally;
+pub mod thin_acks;
 pub mod tune;
 pub mod window;
 pub mod zeros;

@@ -119,7 +119,12 @@ impl Scheduler {
 
     /// How many units this lane carries.
     pub fn carried_by(&self, lane: u16) -> usize {
-        self.flying.values().filter(|by| **by == lane).count()
+        self.carried_units(lane).count()
+    }
+
+    /// The units that this lane carries.
+    pub fn carried_units(&self, lane: u16) -> impl Iterator<Item = Unit> {
+        self.flying.iter().filter(move |(_, by)| **by == lane).map(|(unit, _)| *unit)
     }
 
     /// Whether such a lane carries a unit.

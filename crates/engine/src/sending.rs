@@ -205,6 +205,15 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.carried_by(lane)
     }
 
+    /// The bytes of the units that this lane carries.
+    pub fn bytes_carried_by(&self, lane: u16) -> u64 {
+        let bytes = |unit: Unit| {
+            let file = self.window.get(unit.index).and_then(|open| open.file.as_ref());
+            file.and_then(|file| file.layout().range(unit.chunk)).map_or(0, |(_, bytes)| bytes)
+        };
+        self.scheduler.carried_units(lane).map(bytes).fold(0, u64::saturating_add)
+    }
+
     /// Whether such a lane carries a unit.
     pub fn is_carried(&self, by: impl Fn(u16) -> bool) -> bool {
         self.scheduler.is_carried(by)

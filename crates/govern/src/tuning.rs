@@ -18,6 +18,7 @@ use haul_engine::path::{
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
+use haul_engine::thin_acks::PAUSE_US_MAX;
 use haul_job::Subject;
 use haul_net::mptcp::WayTotals;
 use haul_net::policy::Dscp;
@@ -79,6 +80,8 @@ pub struct Tuning {
     classes: Classes,
     background: BackgroundShare,
     deadline: Deadline,
+    /// How long the target lets data gather.
+    acknowledgements_wait_us: u32,
 }
 
 struct OfPath {
@@ -137,6 +140,7 @@ impl Tuning {
             was_refused: false,
             dials_again: true,
             black_hole: None,
+            acknowledgements_wait_us: 0,
             classes: Classes::new(carriage, Permits::default(), None),
             background: BackgroundShare::new(carriage.rate_bytes_per_s),
             deadline: Deadline::new(carriage),
@@ -392,7 +396,8 @@ impl Tuning {
         let mut paths: Vec<PathReading> = Vec::new();
         for lane in &mut self.lanes {
             let path = path_of(lane.number);
-            let Some((reading, timeouts)) = lane.reading() else { continue };
+            let Some((mut reading, timeouts)) = lane.reading() else { continue };
+            reading.rtt_us = reading.rtt_us.saturating_sub(self.acknowledgements_wait_us).max(reading.rtt_min_us);
             match paths.last_mut().filter(|last| last.path == path) {
                 Some(last) => {
                     last.lanes.push(reading);
@@ -402,6 +407,11 @@ impl Tuning {
             }
         }
         paths
+    }
+
+    /// Enters that the target acknowledges so much later than data comes: that time is no queue.
+    pub fn acknowledgements_wait(&mut self, us: u32) {
+        self.acknowledgements_wait_us = us.min(PAUSE_US_MAX);
     }
 
     fn carrying(&self, path: u16) -> usize {
@@ -431,7 +441,7 @@ impl Tuning {
         let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
         let Some(ending) = work.ending(&numbers, self.all_carrying(paths)) else { return Vec::new() };
         let left = left(&lanes, &ending.left_bytes);
-        let slow = better_given_up(&lanes, &left, self.measured_capacity(paths));
+        let slow = better_given_up(&lanes, &left, &ending.again_bytes, self.measured_capacity(paths));
         let slow = numbers.into_iter().zip(slow).filter(|(_, slow)| *slow);
         let slow: Vec<u16> = slow.map(|(number, _)| number).filter(|lane| !self.given_up.contains(lane)).collect();
         self.given_up.extend(&slow);
@@ -466,6 +476,7 @@ impl Tuning {
             let rests = self.paths.rests(*number);
             let ending = ending.as_mut().map(|ending| Ending {
                 left_bytes: ending.left_bytes.drain(..lanes.len().min(ending.left_bytes.len())).collect(),
+                again_bytes: Vec::new(),
                 // As if paths took turns.
                 waiting_bytes: part_of(&ending.waiting_bytes, at, carrying.len().max(1)),
             });
@@ -598,7 +609,7 @@ impl OfPath {
             return self.pace_all(None, lanes);
         };
         match ending {
-            Some(Ending { left_bytes, waiting_bytes }) => {
+            Some(Ending { left_bytes, waiting_bytes, .. }) => {
                 let left = left(readings, &left_bytes);
                 self.some_finish = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
                 let bounds = bounds_at_end(bound, readings, &left, &waiting_bytes);

@@ -51,6 +51,8 @@ impl Work for Endless {
 pub struct Ending {
     /// Each lane's bytes outside its connection.
     pub left_bytes: Vec<u64>,
+    /// Each lane's bytes without a receipt, which go again if it is cut.
+    pub again_bytes: Vec<u64>,
     /// Each untaken unit's bytes.
     pub waiting_bytes: Vec<u64>,
 }

@@ -439,12 +439,14 @@ pub enum Subject {
     SmallFileFlush,
     /// Mark of packets.
     Class,
+    /// How often arriving data is acknowledged.
+    Acknowledgements,
     /// Unknown to this version.
     Other,
 }
 
 impl Subject {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Lanes,
         Self::Cipher,
         Self::CongestionControl,
@@ -462,6 +464,7 @@ impl Subject {
         Self::Resume,
         Self::SmallFileFlush,
         Self::Class,
+        Self::Acknowledgements,
         Self::Other,
     ];
 
@@ -485,6 +488,7 @@ impl Subject {
             Self::Resume => "resume",
             Self::SmallFileFlush => "flush of small files",
             Self::Class => "class",
+            Self::Acknowledgements => "acknowledgements",
             Self::Other => "other",
         }
     }

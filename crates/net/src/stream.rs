@@ -576,6 +576,11 @@ impl Probe {
         socket::arriving_dscp(socket, family).ok().flatten().and_then(Dscp::new)
     }
 
+    /// Lets data gather for so long before each read, which thins the acknowledgements (RFC 3449, section 5.2).
+    pub fn gather_reads(&self, pause: Duration) {
+        self.0.gather_reads(pause);
+    }
+
     /// Bounds TCP's rate, or lifts the bound. MPTCP refuses it.
     pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -105,8 +105,17 @@ pub(crate) struct Link {
     /// The policies of its door.
     policies: Option<Arc<Policies>>,
     member: Option<Membership>,
+    reading: Reading,
     /// For MPTCP, from the first look at it on.
     paths: OnceLock<Option<AsOnePath>>,
+}
+
+/// How one thread reads, as another one wants it.
+#[derive(Default)]
+struct Reading {
+    pause_us: AtomicU32,
+    /// The last read has taken all that had come.
+    took_all: AtomicBool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -124,6 +133,7 @@ impl Link {
             deadline: Mutex::default(),
             policies: None,
             member: None,
+            reading: Reading::default(),
             paths: OnceLock::new(),
         }
     }
@@ -202,6 +212,21 @@ impl Link {
         self.has_deadline.load(Ordering::Acquire)
     }
 
+    /// Lets data gather for so long before each read: the kernel acknowledges a connection that takes its time once per read, and
+    /// else each second segment (`__tcp_ack_snd_check` of Linux).
+    pub(crate) fn gather_reads(&self, pause: Duration) {
+        let pause_us = u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
+        self.reading.pause_us.store(pause_us, Ordering::Relaxed);
+    }
+
+    /// After a read that left something there is enough to read.
+    fn gather(&self) {
+        let pause_us = self.reading.pause_us.load(Ordering::Relaxed);
+        if pause_us > 0 && self.reading.took_all.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_micros(pause_us.into()));
+        }
+    }
+
     fn time_left(&self) -> io::Result<Option<Duration>> {
         if !self.has_deadline() {
             return Ok(None);
@@ -232,6 +257,7 @@ impl Link {
 
     /// One read(2). After our own shutdown an end of file is an error.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.gather();
         let outcome = self.read_by(buffer, |transport, buffer| {
             let read = match transport {
                 Transport::Tcp(socket) => (&mut &*socket).read(buffer),
@@ -240,6 +266,8 @@ impl Link {
             };
             read.map(|bytes| (bytes, ()))
         });
+        let took_all = outcome.as_ref().is_ok_and(|(bytes, ())| *bytes < buffer.len());
+        self.reading.took_all.store(took_all, Ordering::Relaxed);
         outcome.map(|(bytes, ())| bytes)
     }
 

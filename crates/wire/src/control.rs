@@ -19,7 +19,7 @@
 //!       <--- Again, Repair --------         chunks wrong on their way, or at the target
 //!       <--- Void -----------------
 //!       ---- Counted ------------->
-//!       <--- ReadAgain ------------
+//!       <--- ReadAgain, Gathers ---
 //!       ---- Withdraw ------------>
 //!       ---- EndOfManifest ------->
 //!       <--- Summary --------------
@@ -172,6 +172,11 @@ pub enum Control {
     ReadAgain {
         /// Bytes, never decreasing.
         bytes: u64,
+    },
+    /// The receiver lets data gather before each read, so that acknowledgements come so much later.
+    Gathers {
+        /// Microseconds.
+        us: u32,
     },
     /// Asks to delete nothing: some sources could not be listed.
     DeleteNothing,
@@ -559,6 +564,7 @@ impl Control {
             | Control::Repair { .. }
             | Control::Counted(_)
             | Control::ReadAgain { .. }
+            | Control::Gathers { .. }
             | Control::Rate { .. }
             | Control::DeleteNothing
             | Control::Addresses(_)

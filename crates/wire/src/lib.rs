@@ -46,4 +46,4 @@ pub use manifest::{Item, ItemKind};
 pub use path::{PathFault, RelPath};
 
 /// The protocol version, the same at both ends: our own program is copied to a far side with another one.
-pub const PROTOCOL_VERSION: u32 = 20;
+pub const PROTOCOL_VERSION: u32 = 21;

@@ -99,6 +99,7 @@ use haul_channel::role_context::RoleContext;
 use haul_channel::stalls::{self, MAX_IN_VAIN, Progress};
 use haul_channel::{convert, farewell};
 use haul_govern::marks_seen::MarksSeen;
+use haul_govern::thin_acks::ThinAcks;
 use haul_job::{Error, Fault};
 use haul_kept::faults;
 use haul_net::Stream;
@@ -162,6 +163,7 @@ fn run_session(
         packer: Packer::default(),
         lanes: Lanes::new(events.sender(), Arc::clone(watch)),
         marks: MarksSeen::new(false),
+        thin_acks: ThinAcks::new(),
         shared,
         channel,
         watch,
@@ -218,6 +220,7 @@ struct Session<'a> {
     packer: Packer,
     lanes: Lanes,
     marks: MarksSeen,
+    thin_acks: ThinAcks,
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
     clock: Clock,
@@ -268,6 +271,9 @@ impl Session<'_> {
             }
             self.tell_read_again();
             self.marks.turn();
+            if let Some(notice) = self.thin_acks.turn(self.channel) {
+                self.shared.notice(notice);
+            }
             if self.cut.is_some_and(|since| since.elapsed() > self.clock.silence_limit()) {
                 return Err(channel::ended(None));
             }
@@ -305,6 +311,7 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         self.marks.lane_up(lane, &stream);
+        self.thin_acks.lane_up(lane, &stream);
         self.lanes.start(stream, lane, move |stream| lane::carry(arriving(stream), lane, &shared))
     }
 
@@ -542,6 +549,7 @@ impl LaneRole for Session<'_> {
 
     fn lane_down(&mut self, end: &LaneEnd, is_newest: bool) {
         self.marks.lane_down(end.lane);
+        self.thin_acks.lane_down(end.lane);
         // The sender knows lanes that were lost between two jobs; they may be back.
         if is_newest && end.error.is_some() && end.serial > 0 {
             self.shared.tell_sender_on(end.lane, Control::LaneLost { lane: end.lane });

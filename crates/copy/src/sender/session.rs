@@ -412,6 +412,7 @@ impl<'a> Session<'a> {
                 self.shared.on_read_again(bytes)?;
                 self.watch.on_read_again(bytes);
             }
+            Control::Gathers { us } => self.tuning.acknowledgements_wait(us),
             Control::LaneLost { lane } => {
                 self.lanes.cut(lane);
                 self.shared.lane_died(lane);

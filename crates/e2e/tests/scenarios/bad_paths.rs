@@ -27,6 +27,21 @@ fn losses_reordering_and_duplicates_on_a_long_path_change_nothing() {
     assert_same(&from, &back, Facets::PLAIN);
 }
 
+/// A line with fifty times less room back: the acknowledgements of data fill it, and push out the target's words.
+#[test]
+fn where_the_way_back_is_narrow_data_is_acknowledged_less_often_and_none_goes_twice() {
+    needs!(Boxed);
+    let dir = scratch();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    plant::file(&from, 32 << 20, 1);
+    let path =
+        Boxed { rate: "50Mbit", rtt: "30ms", link: "back = { rate = \"1Mbit\", queue = \"3kB\" }", ..Boxed::default() };
+    let run = path.push(&[], &from, &to).expect(code::OK);
+    assert_same(&from, &to, Facets::CONTENTS);
+    assert!(run.events_named("chose").iter().any(|event| event["what"] == "acknowledgements"), "{run}");
+    assert!(run.count("bytes_again") < 4 << 20, "{run}");
+}
+
 /// Drops larger packets to this host, except ssh's.
 fn swallow_large(host: &Host, other: &Host, bytes: u32) {
     let (own, theirs) = (host.ssh_port, other.ssh_port);

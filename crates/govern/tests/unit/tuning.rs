@@ -52,7 +52,7 @@ impl Work for Last {
 
     fn ending(&self, lanes: &[u16], _carrying: usize) -> Option<Ending> {
         let left_bytes = lanes.iter().map(|lane| if *lane == 0 { 1 << 20 } else { 10 }).collect();
-        Some(Ending { left_bytes, waiting_bytes: Vec::new() })
+        Some(Ending { left_bytes, again_bytes: Vec::new(), waiting_bytes: Vec::new() })
     }
 }
 

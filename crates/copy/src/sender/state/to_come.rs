@@ -41,7 +41,9 @@ impl Work for Shared {
     }
 
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending> {
-        let waiting_bytes = self.lock().items.last_units(carrying)?;
-        Some(Ending { left_bytes: self.loads.left_bytes(lanes), waiting_bytes })
+        let items = &self.lock().items;
+        let waiting_bytes = items.last_units(carrying)?;
+        let again_bytes = lanes.iter().map(|lane| items.bytes_carried_by(*lane)).collect();
+        Some(Ending { left_bytes: self.loads.left_bytes(lanes), again_bytes, waiting_bytes })
     }
 }
