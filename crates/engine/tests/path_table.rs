@@ -57,6 +57,7 @@ fn paths() -> Vec<(&'static str, Setting)> {
         ("1 Gbit/s x 100 ms, loses 1e-4, only cubic", loss(on(1e3, 100), 1e-4).only_cubic()),
         ("1 Gbit/s x 100 ms, loses 1e-3", loss(on(1e3, 100), 1e-3)),
         ("1 Gbit/s x 100 ms, queue of 5 ms", queue(on(1e3, 100), 5.0)),
+        ("1 Gbit/s x 300 ms, loses 5e-3", loss(on(1e3, 300), 5e-3)),
         ("1 Gbit/s x 100 ms, busy host", Setting { stalls: (0.3, 50_000), ..on(1e3, 100) }),
         ("1 Gbit/s x 150 ms, windows of 256 kB", on(1e3, 150).windows(256e3, 256e3)),
         ("1 Gbit/s x 228 ms", on(1e3, 228)),

@@ -11,6 +11,7 @@ use super::held::Held;
 use super::lanes::{Control, LaneCount, at_start, at_start_of_known, needed};
 use super::limiter::{Limiter, Marked, Slowed};
 use super::pacing::{Levels, Pacer};
+use super::ramp_losses::RampLosses;
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
 use super::silence::Silence;
@@ -70,6 +71,7 @@ pub struct Tuner {
     estimator: Estimator,
     pacer: Pacer,
     limiter: Limiter,
+    ramp_losses: RampLosses,
     /// Findings without the mark while there is one, and the reverse.
     limiter_of_others: Limiter,
     lanes: LaneCount,
@@ -138,6 +140,7 @@ impl Tuner {
             estimator,
             pacer,
             limiter: Limiter::default(),
+            ramp_losses: RampLosses::default(),
             limiter_of_others: Limiter::default(),
             lanes,
             connected: 0,
@@ -182,6 +185,7 @@ impl Tuner {
         self.pacer_on_step(&step);
         self.phase_on_step(&step);
         if !self.is_near {
+            self.ramp_losses.on_step(&step, &self.estimator);
             self.look_for_a_limit(&step);
             self.choose_congestion_control();
             let control = Control {
@@ -401,13 +405,14 @@ impl Tuner {
 
     fn may_be_slowed(&self) -> bool {
         let now = &self.estimator.now;
-        now.phase == Phase::Steady
-            && now.source_permille < 500
-            && !self.pacer.is_full(&self.estimator)
-            && !self.pacer.is_contended()
+        let is_known = now.phase == Phase::Steady || self.ramp_losses.are_chance();
+        is_known && now.source_permille < 500 && !self.pacer.is_full(&self.estimator) && !self.pacer.is_contended()
     }
 
     fn look_for_a_limit(&mut self, step: &Step) {
+        if self.ramp_losses.are_chance() && self.estimator.now.phase == Phase::Ramp {
+            self.limiter.is_chance(step.at_us);
+        }
         let lanes = Slowed { marked: self.marked, ignores_losses: self.congestion_control == BBR };
         let slowed = (self.may_be_slowed() && !self.reaches_rate_limit()).then_some(lanes);
         if self.limiter.on_step(step, &self.estimator, slowed) {

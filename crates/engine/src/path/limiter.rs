@@ -143,6 +143,13 @@ impl Limiter {
         }
     }
 
+    /// Enters that losses come by chance, as the ramp showed.
+    pub(super) fn is_chance(&mut self, at_us: u64) {
+        if matches!(self.state, State::Unasked) {
+            self.state = State::Chance { until_us: at_us.saturating_add(VERDICT_US) };
+        }
+    }
+
     /// True if losses are few, or come by chance.
     pub(super) fn lets_more_be_sent(&self, estimator: &Estimator, marked: Marked) -> bool {
         match self.state {
@@ -269,7 +276,12 @@ impl Limiter {
 
 /// A policer has no queue. A very short one carries more when it is full now and then.
 fn has_no_queue(estimator: &Estimator) -> bool {
-    longest_queue_us(estimator) <= (estimator.now.rtt_min_us / 50).max(QUEUE_US_MIN)
+    longest_queue_us(estimator) <= queue_us_most(estimator.now.rtt_min_us)
+}
+
+/// The longest queue that is none.
+pub(super) fn queue_us_most(rtt_min_us: u32) -> u32 {
+    (rtt_min_us / 50).max(QUEUE_US_MIN)
 }
 
 /// What lanes that ignore losses lose in a queue too short for the pacer, of a million bytes; `None`: little, or they still grow.

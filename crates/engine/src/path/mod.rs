@@ -6,6 +6,7 @@
 //!   way_back   times of words on the way back          -> how much of a queue stands there
 //!   pacing     queue and rate                          -> how fast all lanes may send together
 //!   limiter    losses, a little slower                 -> whether somebody drops what is faster than a limit
+//!   ramp_losses  losses while the lanes grow            -> whether they come by chance
 //!   lanes      windows, loss, capacity                 -> how many lanes carry data
 //!   held       what happened, and both of these        -> what held the lanes, for the report
 //!   advise     all of it                               -> advice, with its reasons
@@ -30,6 +31,7 @@ mod held;
 mod lanes;
 mod limiter;
 mod pacing;
+mod ramp_losses;
 mod remember;
 mod sample;
 pub mod servers;
