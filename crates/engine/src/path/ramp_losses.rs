@@ -4,7 +4,7 @@
 //! ramp itself is the trial that [`super::limiter`] would have to make after it: on 1 Gbit/s x 300 ms the lanes stood at a third
 //! of the path for two seconds until then.
 
-use super::estimate::{Estimator, Phase};
+use super::estimate::{Estimator, Phase, per_second};
 use super::limiter::queue_us_most;
 use super::sample::Step;
 
@@ -28,17 +28,18 @@ struct Share {
 
 impl Share {
     fn add(&mut self, us: u64, delivered_bytes: u64, resent_bytes: u64) {
-        self.us += us;
-        self.delivered_bytes += delivered_bytes;
-        self.resent_bytes += resent_bytes;
+        self.us = self.us.saturating_add(us);
+        self.delivered_bytes = self.delivered_bytes.saturating_add(delivered_bytes);
+        self.resent_bytes = self.resent_bytes.saturating_add(resent_bytes);
     }
 
-    fn ppm(&self) -> u64 {
-        self.resent_bytes * 1_000_000 / (self.resent_bytes + self.delivered_bytes).max(1)
+    fn ppm(&self) -> u128 {
+        let [resent, delivered] = [self.resent_bytes, self.delivered_bytes].map(u128::from);
+        resent * 1_000_000 / (resent + delivered).max(1)
     }
 
     fn bytes_per_s(&self) -> u64 {
-        self.delivered_bytes * 1_000_000 / self.us.max(1)
+        per_second(self.delivered_bytes, self.us)
     }
 
     fn tells(&self, mss_bytes: u32) -> bool {
@@ -63,7 +64,7 @@ impl RampLosses {
             }
         } else if self.now.tells(mss_bytes) {
             let (before, now) = (self.earlier.ppm(), self.now.ppm());
-            let has_doubled = self.now.bytes_per_s() >= 2 * self.earlier.bytes_per_s();
+            let has_doubled = self.now.bytes_per_s() / 2 >= self.earlier.bytes_per_s();
             let is_same_share = now <= SAME * before && before <= SAME * now;
             self.are_chance = has_doubled && is_same_share && now <= CHANCE_PPM_MOST;
             if has_doubled {
@@ -82,10 +83,10 @@ impl RampLosses {
 const PACKETS: u64 = 12;
 
 /// Of 12 packets lost by chance the next time 6 to 24 are lost.
-const SAME: u64 = 2;
+const SAME: u128 = 2;
 
 /// More is no chance on a path that anybody uses.
-const CHANCE_PPM_MOST: u64 = 20_000;
+const CHANCE_PPM_MOST: u128 = 20_000;
 
 #[cfg(test)]
 mod tests {
