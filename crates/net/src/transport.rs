@@ -223,7 +223,7 @@ impl Link {
     fn gather(&self) {
         let pause_us = self.reading.pause_us.load(Ordering::Relaxed);
         if pause_us > 0 && self.reading.took_all.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_micros(pause_us.into()));
+            std::thread::park_timeout(Duration::from_micros(pause_us.into()));
         }
     }
 
