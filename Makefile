@@ -13,7 +13,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The release profile ships. Tests and the demo run the same source as it is built for development: with assertions, in a third of the
 # time. `make test PROFILE=release` tries what ships.
 PROFILE ?= release
-demo test test-dist guest e2e: PROFILE = dev
+demo test setup-and-build test-dist guest e2e: PROFILE = dev
 HAUL = $(TARGET)/$(TRIPLE)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/haul
 
 # On some processors the packaged guest kernel needs help, which `setup-test` makes. Looked for when a test begins.
@@ -35,7 +35,13 @@ haul:
 
 # Everything that must be clean. Scenarios wait for networks most of their time: what only needs processors runs meanwhile.
 test: MEANWHILE = $(MAKE) clippy fuzz-brief
-test: setup-test fmt-check tidy build unit test-dist guest e2e lint-deny-if-there
+test: setup-and-build fmt-check tidy unit test-dist guest e2e lint-deny-if-there
+
+# Packages come over the network while the processors build. Without a linker the packages come first.
+.PHONY: setup-and-build
+setup-and-build:
+	if command -v cc >/dev/null; then $(MAKE) -j2 setup-test build PROFILE=$(PROFILE); \
+	else $(MAKE) setup-test && $(MAKE) build PROFILE=$(PROFILE); fi
 
 setup-test:
 	scripts/setup-test.sh
@@ -61,11 +67,11 @@ guest: build
 E2E = $(WITH_GUEST_KERNEL) HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) CARGO=$(CARGO) scripts/scenarios.sh
 
 # Scenarios between network namespaces (root; otherwise most of them say why they are skipped). `make e2e TESTS=resume` runs a part.
-# Most scenarios wait for a network: with eight at a time two processors are busy. Those of `limits`, `why`, `outlook` and `start`
+# Most scenarios wait for a network: with ten at a time two processors are busy. Those of `limits`, `why`, `outlook` and `start`
 # judge what is slow and when something is known, so they have more of the processors. What fails beside others runs once more, alone.
 e2e: build
 ifeq ($(TESTS),)
-	MEANWHILE='$(MEANWHILE)' $(E2E) --test-threads=8 --skip limits:: --skip why:: --skip outlook:: --skip start::
+	MEANWHILE='$(MEANWHILE)' $(E2E) --test-threads=10 --skip limits:: --skip why:: --skip outlook:: --skip start::
 	$(E2E) --test-threads=4 limits:: why:: outlook:: start::
 else
 	$(E2E) --test-threads=3 $(TESTS)

@@ -1,10 +1,10 @@
 //! How long a receiver lets data gather before it reads it, where the way back is too narrow for the acknowledgements.
 //!
-//! Linux acknowledges each second segment of a reader that takes everything at once, and once per read of one that takes its time.
-//! 100 Mbit/s bring 2.2 Mbit/s of acknowledgements: on a line with 2 Mbit/s back most of them are lost, and with them the
-//! receiver's words, until lanes stand still for seconds (RFC 3449, sections 2 and 5.2).
+//! Linux acknowledges each second segment to a reader that takes everything at once. A reader that takes its time is acknowledged once
+//! per read. 100 Mbit/s bring 2.2 Mbit/s of acknowledgements. A line with 2 Mbit/s back loses most of them, and the receiver's words
+//! with them, until lanes stand still for seconds (RFC 3449, sections 2 and 5.2).
 
-/// What the kernel counts of the connection with this end's words.
+/// The kernel's counts of the connection with this end's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WordsSent {
     /// All bytes, with repeats.
@@ -70,7 +70,7 @@ const PAUSE_US_MIN: u32 = 4_000;
 /// 64 lanes are acknowledged 4,000 times a second.
 pub const PAUSE_US_MAX: u32 = 16_000;
 
-/// What was lost before arrives within two or three timeouts.
+/// Earlier losses are repaired within two or three timeouts.
 const SETTLES_US: u64 = 1_000_000;
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use super::sample::Step;
 /// Adds up round trips of the ramp.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RampLosses {
-    /// Those before, at lower rates.
+    /// The round trips before, at lower rates.
     earlier: Share,
-    /// The last ones.
+    /// The latest round trips.
     now: Share,
     are_chance: bool,
     is_over: bool,
@@ -82,7 +82,7 @@ impl RampLosses {
 /// With fewer the share says little.
 const PACKETS: u64 = 12;
 
-/// Of 12 packets lost by chance the next time 6 to 24 are lost.
+/// If chance takes 12 packets, the next time it takes 6 to 24.
 const SAME: u128 = 2;
 
 /// More is no chance on a path that anybody uses.
@@ -92,8 +92,8 @@ const CHANCE_PPM_MOST: u128 = 20_000;
 mod tests {
     use super::*;
 
-    /// Whether losses are chance in ten round trips of 100 ms, each with twice the bytes of the one before, from 1 MB on, of which
-    /// `lost_ppm` says what is lost.
+    /// Whether losses are chance in ten round trips of 100 ms. Each has twice the bytes of the one before, the first 1 MB. `lost_ppm`
+    /// says what each loses.
     fn are_chance(rtt_us: u32, lost_ppm: impl Fn(u32) -> u64) -> bool {
         let (mut estimator, mut losses) = (Estimator::new(100_000), RampLosses::default());
         for nth in 0..10 {
