@@ -199,7 +199,11 @@ COUNTS = {"time": 3, "rate": 3, "others": 1.5, "queue": 10, "when": 1, "rests": 
 
 
 def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     scratch, words = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+    if scratch.is_relative_to(ROOT):
+        sys.exit(f"{scratch} lies in what is copied there: name a directory elsewhere")
     scratch.mkdir(parents=True, exist_ok=True)
     switches = spread(scratch)
     programs = build(scratch)
