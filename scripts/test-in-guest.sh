@@ -9,8 +9,10 @@ tests=in_kernel_tls
 
 if [[ ${1:-} == --one ]]; then
     shift
-    # A program that has none of them needs no guest.
-    "$1" --list "$tests" | grep -q ': test$' || exit 0
+    # A program that has none of them needs no guest. Its list is read whole: behind a `grep -q` that had found one, it failed now and
+    # then with a broken pipe, and its tests were left out.
+    listed=$("$1" --list "$tests")
+    [[ $listed == *': test'* ]] || exit 0
     exec "$HAUL_LAB_BIN" run --engine uml --kernel "$HAUL_LAB_KERNEL" "$GUEST_TOPOLOGY" -- env TMPDIR=/dev/shm "$@"
 fi
 
