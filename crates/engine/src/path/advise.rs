@@ -411,7 +411,7 @@ impl Tuner {
 
     fn look_for_a_limit(&mut self, step: &Step) {
         if self.ramp_losses.are_chance() && self.estimator.now.phase == Phase::Ramp {
-            self.limiter.is_chance(step.at_us);
+            self.limiter.enter_chance(step.at_us);
         }
         let lanes = Slowed { marked: self.marked, ignores_losses: self.congestion_control == BBR };
         let slowed = (self.may_be_slowed() && !self.reaches_rate_limit()).then_some(lanes);

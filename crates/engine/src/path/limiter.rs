@@ -144,7 +144,7 @@ impl Limiter {
     }
 
     /// Enters that losses come by chance, as the ramp showed.
-    pub(super) fn is_chance(&mut self, at_us: u64) {
+    pub(super) fn enter_chance(&mut self, at_us: u64) {
         if matches!(self.state, State::Unasked) {
             self.state = State::Chance { until_us: at_us.saturating_add(VERDICT_US) };
         }
