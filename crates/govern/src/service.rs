@@ -137,15 +137,20 @@ impl Classes {
     /// Marks a new lane.
     pub fn lane_up(&mut self, lane: &mut Lane, addresses: Option<LaneAddresses>) {
         let path = path_of(lane.number);
-        if !self.paths.contains_key(&path) {
-            self.path_up(path, addresses);
-        }
+        self.path_begins(path, addresses);
         if self.asked != AskedClass::Auto
             && let Some(of) = self.paths.get(&path)
             && !of.policies.harms()
             && (of.policies.class() != ServiceClass::Priority || of.granted.has(lane.probe.local_addr()))
         {
             self.mark(lane, of.policies.class());
+        }
+    }
+
+    /// Decides on a path's class, once.
+    pub(crate) fn path_begins(&mut self, path: u16, addresses: Option<LaneAddresses>) {
+        if !self.paths.contains_key(&path) {
+            self.path_up(path, addresses);
         }
     }
 

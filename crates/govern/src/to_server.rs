@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_channel::foreseen::Foreseen;
+use haul_channel::lane_addresses::LaneAddresses;
 use haul_job::Subject;
 use haul_kept::class_policy::Permits;
 use haul_net::Outbound;
@@ -69,6 +70,7 @@ impl ToServer {
             return Vec::new();
         }
         self.looked_at = Some(now);
+        self.begin();
         self.follow_connections();
         let turn = self.tuning.turn(&WholeFiles(work));
         for order in turn.moves {
@@ -78,6 +80,18 @@ impl ToServer {
             self.outbound.mark_next(mark);
         }
         turn.notices.into_iter().filter(is_of_network).collect()
+    }
+
+    fn begin(&mut self) {
+        if let Some((local, peer)) = self.outbound.first_between() {
+            self.tuning.outbound_begins(PATH, LaneAddresses { local, peer });
+        }
+    }
+
+    /// What is untold when the copy ends, which may be before the first look.
+    pub fn untold(&mut self) -> Vec<Notice> {
+        self.begin();
+        self.tuning.untold()
     }
 
     fn follow_connections(&mut self) {
@@ -96,7 +110,7 @@ impl ToServer {
 
     /// The class and its effect, for the report.
     pub fn service(&self) -> PathService {
-        let service = self.tuning.summary().0.service;
+        let service = self.tuning.outbound_service(PATH);
         let marked_bytes = service.marked_bytes.saturating_add(self.outbound.unsampled_marked_bytes());
         PathService { marked_bytes, ..service }
     }

@@ -23,6 +23,8 @@ pub struct Outbound(Mutex<State>);
 #[derive(Default)]
 struct State {
     first_mark: Option<FirstMark>,
+    /// The ends of the first connection that entered: here and there.
+    first_between: Option<(IpAddr, IpAddr)>,
     /// The sampler's mark for new connections, once it has one for the path.
     next_mark: Option<Option<Dscp>>,
     open: BTreeMap<u64, (OutboundConnection, IsSampled)>,
@@ -81,6 +83,11 @@ impl Outbound {
         self.lock().most_sending
     }
 
+    /// The addresses of the first connection: here and there. It may be closed, and no sampler may have seen it.
+    pub fn first_between(&self) -> Option<(IpAddr, IpAddr)> {
+        self.lock().first_between
+    }
+
     /// Sets the mark with which further connections begin.
     pub fn mark_next(&self, mark: Option<Dscp>) {
         self.lock().next_mark = Some(mark);
@@ -105,12 +112,13 @@ impl Outbound {
 
 impl State {
     fn show(&mut self, probe: Probe) -> Option<u64> {
-        let peer = probe.peer_addr()?.ip();
+        let (local, peer) = (probe.local_addr()?.ip().to_canonical(), probe.peer_addr()?.ip().to_canonical());
+        self.first_between.get_or_insert((local, peer));
         if self.open.len() >= usize::from(OPEN_MAX) {
             return None;
         }
         let first_mark = self.first_mark.as_ref()?;
-        let wanted = self.next_mark.unwrap_or_else(|| first_mark(peer.to_canonical()));
+        let wanted = self.next_mark.unwrap_or_else(|| first_mark(peer));
         let own_mark = probe.dscp();
         let unmarked_bytes = probe.tcp_info().and_then(|info| info.bytes_sent).unwrap_or(0);
         // The sampler asks again for a mark that is refused, and tells.
@@ -199,6 +207,17 @@ mod tests {
             outbound.open().iter().map(|connection| connection.mark.map(Dscp::code_point)).collect();
         assert_eq!(marks, [Some(EXPEDITED), None]);
         assert_eq!(outbound.most_sending(), 2);
+    }
+
+    #[test]
+    fn the_ends_of_the_first_connection_are_known_when_it_is_over() {
+        let outbound = Arc::new(Outbound::default());
+        outbound.begin(Box::new(|_| None));
+        assert_eq!(outbound.first_between(), None);
+        let (_near, probe, _far) = connected();
+        drop(outbound.enter(probe));
+        let here = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(outbound.first_between(), Some((here, here)));
     }
 
     #[test]

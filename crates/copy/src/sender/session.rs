@@ -499,9 +499,15 @@ impl<'a> Session<'a> {
         let outbound =
             self.shared.job.outbound.as_ref().map(|outbound| outbound.most_sending()).filter(|most| *most > 0);
         path.lanes = to_target.or(outbound).unwrap_or(path.lanes);
+        // A short copy is over before a turn.
+        let mut untold = self.tuning.untold();
         if let Some(to_server) = &mut self.to_server {
+            untold.extend(to_server.untold());
             path.service = to_server.service();
             to_server.release();
+        }
+        for notice in untold {
+            self.shared.notice(notice);
         }
         if self.job_number.is_some() {
             self.tuning.release();

@@ -125,6 +125,18 @@ fn the_policy_of_the_host_holds_for_what_goes_to_a_server() {
 }
 
 #[test]
+fn a_copy_that_is_over_before_a_connection_is_sampled_tells_its_class_too() {
+    needs!(Root, Haul, Tool("vsftpd"));
+    let served = Served::begin();
+    plant::file(&served.lab.data("home").join("from/one"), 1, 1);
+    assert_eq!(served.push(&["--priority"]).report()["path"]["class"], "priority");
+    own_policy(served.lab.home(), "[default]\nclasses = [\"normal\"]\n");
+    let refused = served.push(&["--priority"]);
+    assert_eq!(refused.report()["path"]["class"], "normal", "{refused}");
+    refused.says(&["is not allowed here"]);
+}
+
+#[test]
 fn what_a_server_sends_is_not_marked_and_that_is_said() {
     needs!(Root, Haul, Nftables, Tool("vsftpd"));
     let served = Served::begin();

@@ -3,6 +3,8 @@
 use haul_channel::lane_addresses::LaneAddresses;
 use haul_net::OutboundConnection;
 use haul_net::policy::Dscp;
+use haul_wire::control::Notice;
+use haul_wire::summary::PathService;
 
 use super::Tuning;
 use crate::lane::Lane;
@@ -10,6 +12,22 @@ use crate::lane::Lane;
 impl Tuning {
     pub(crate) fn of_outbound(self) -> Self {
         Self { dials_again: false, ..self }
+    }
+
+    /// Decides on the class of the path to a server, which may be over before a connection is sampled.
+    pub(crate) fn outbound_begins(&mut self, path: u16, addresses: LaneAddresses) {
+        if !addresses.local.is_loopback() {
+            self.classes.path_begins(path, Some(addresses));
+        }
+    }
+
+    /// What is untold of the class when the copy ends.
+    pub fn untold(&mut self) -> Vec<Notice> {
+        self.classes.told()
+    }
+
+    pub(crate) fn outbound_service(&self, path: u16) -> PathService {
+        self.classes.summary(path, self.lanes.iter())
     }
 
     /// Samples a connection, which goes on with a lane whose last one has ended.
