@@ -144,7 +144,7 @@ fn a_slow_processor_at_the_source_of_a_far_path() {
 fn slow_processor_at_the_target(rtt: &str) {
     let slow = SlowCpu::of(SLOW_CPU_PERMILLE);
     let path = Boxed { rtt, before_target: &slow.join(), ..FAST };
-    check(&path, &["--cc", "cubic"], 60, "target CPU", "faster ones");
+    check(&path, &["--cc", "cubic"], 30, "target CPU", "faster ones");
 }
 
 #[test]
