@@ -54,6 +54,12 @@ impl Boxed<'_> {
         self.copy(flags, from, |there| [there, to.as_os_str().to_owned()], to)
     }
 
+    /// `haul cp --json FLAGS URL TO`, from a server that `before_target` starts.
+    #[track_caller]
+    pub fn pull_from(&self, flags: &[&str], url: &str, to: &Path) -> Outcome {
+        self.copy(flags, to, |_| [url.into(), to.as_os_str().to_owned()], to)
+    }
+
     /// The daemon offers `remote`, from which `paths` makes source and target. Each attempt makes `to` anew.
     #[track_caller]
     fn copy(&self, flags: &[&str], remote: &Path, paths: impl Fn(OsString) -> [OsString; 2], to: &Path) -> Outcome {

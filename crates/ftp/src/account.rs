@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use haul_foreign::{BeginsWith, Credentials, Login, Reach, Sockets, trusting};
 use haul_net::resolve;
+use haul_store::ConnectionsNow;
 use haul_store::{LoginRefused, SumCounts};
 use rustls::{AlertDescription, ClientConfig, DEFAULT_VERSIONS, SupportedProtocolVersion};
 
@@ -181,6 +182,11 @@ impl Account {
     }
 
     /// The smallest round trip of any control connection so far; 0 before the first one.
+    /// What the kernel tells of the control connections.
+    pub(crate) fn words(&self) -> ConnectionsNow {
+        self.control.now()
+    }
+
     pub(crate) fn rtt_us(&self) -> u32 {
         self.rtt_us.load(Ordering::Relaxed)
     }

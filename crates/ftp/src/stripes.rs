@@ -63,6 +63,7 @@ impl Stripes {
             if let Some(stream) = self.next_stream()? {
                 let (at, left) = stream.block.expect("it has the block");
                 let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                stream.data.counted.gather();
                 let count = stream.data.wire.read(&mut buffer[..most])?;
                 if count == 0 {
                     return Err(cut());

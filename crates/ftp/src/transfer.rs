@@ -43,8 +43,14 @@ enum Carrier {
 impl Carrier {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Carrier::Stream(data) => data.wire.read(buffer),
-            Carrier::Blocks(data, incoming) => incoming.read(&mut data.wire, buffer),
+            Carrier::Stream(data) => {
+                data.counted.gather();
+                data.wire.read(buffer)
+            }
+            Carrier::Blocks(data, incoming) => {
+                data.counted.gather();
+                incoming.read(&mut data.wire, buffer)
+            }
             Carrier::Stripes(stripes) => stripes.read(buffer),
         }
     }

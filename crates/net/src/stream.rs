@@ -581,6 +581,16 @@ impl Probe {
         self.0.gather_reads(pause);
     }
 
+    /// Whether nothing has arrived that nobody read yet, as far as the kernel tells.
+    pub fn has_nothing_unread(&self) -> bool {
+        self.0.tcp().is_some_and(|socket| socket::unread_bytes(socket).is_ok_and(|bytes| bytes == 0))
+    }
+
+    /// Has what is sent back off as data does, where it was taken for words.
+    pub fn back_off_as_data(&self) {
+        self.0.tcp().into_iter().for_each(socket::back_off_as_data);
+    }
+
     /// Bounds TCP's rate, or lifts the bound. MPTCP refuses it.
     pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))

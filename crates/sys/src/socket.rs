@@ -212,6 +212,11 @@ fn set_thin_linear_timeouts(socket: impl AsFd, on: bool) {
     let _ = set_option(&socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, &u32::from(on).to_ne_bytes());
 }
 
+/// Bytes that have arrived and wait to be read (FIONREAD, tcp(7)).
+pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
+    Ok(rustix::io::ioctl_fionread(socket)?)
+}
+
 /// See [`set_unsent_bytes_max`].
 pub fn unsent_bytes_max(socket: impl AsFd) -> io::Result<u32> {
     option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use haul_channel::convert;
 use haul_channel::lane_addresses::LaneAddresses;
 use haul_engine::path::servers::{ServerConnections, ServerHeld, ServerSample};
+use haul_engine::thin_acks::{ThinAcks, WordsSent};
 use haul_job::Subject;
 use haul_store::{Connections, ConnectionsNow, SourceTree};
 use haul_wire::control::{AskedClass, Carriage, Notice};
@@ -26,6 +27,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct ServerOfEnd {
     connections: Arc<dyn Connections>,
     count: ServerConnections,
+    thin_acks: ThinAcks,
     /// The receiver tells itself what holds the path to a target.
     is_target: bool,
     /// Lanes with both ends here: each has a connection of its own. Others follow their own path.
@@ -86,6 +88,7 @@ impl ServerOfEnd {
         Self {
             connections,
             count,
+            thin_acks: ThinAcks::default(),
             is_target,
             lanes_here,
             had_lanes_here: false,
@@ -141,12 +144,24 @@ impl ServerOfEnd {
             self.connections.allow(count);
             turn.notices.push(convert::chose(Subject::Lanes, count.to_string(), self.count.reason()));
         }
+        turn.notices.extend(self.thin_acks(at_us));
         turn.work_moves = self.carrying() != carried;
         if !self.is_target && now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
             turn.path = Some(self.path_now());
         }
         turn
+    }
+
+    /// Reads more seldom where requests to a source's server are lost beside its data.
+    fn thin_acks(&mut self, at_us: u64) -> Option<Notice> {
+        let ConnectionsNow { sent_bytes, resent_bytes, resent_segments, moved_bytes, .. } = self.now;
+        let words = WordsSent { bytes: sent_bytes, again_bytes: resent_bytes, again: resent_segments };
+        let pause_us = self.thin_acks.on_look(at_us, words, || moved_bytes).filter(|_| !self.is_target)?;
+        self.connections.gather_reads(Duration::from_micros(pause_us.into()));
+        let choice = format!("each {} ms", pause_us / 1000);
+        let reason = "the way to the server is so full that requests to it are lost";
+        Some(convert::chose(Subject::Acknowledgements, choice, reason))
     }
 
     fn path_now(&self) -> PathNow {

@@ -42,6 +42,33 @@ fn where_the_way_back_is_narrow_data_is_acknowledged_less_often_and_none_goes_tw
     assert!(run.count("bytes_again") < 4 << 20, "{run}");
 }
 
+/// A download over such a line: the acknowledgements push out the requests.
+#[test]
+fn where_the_way_to_a_web_server_is_narrow_its_data_is_acknowledged_less_often() {
+    needs!(Boxed, Tool("nginx"));
+    let dir = scratch();
+    let (root, to) = (dir.path().join("www"), dir.path().join("to"));
+    plant::file(&root.join("file"), 64 << 20, 1);
+    plant::set_mode(dir.path(), 0o755);
+    let (config, place) = (dir.path().join("nginx.conf"), dir.path().display());
+    let temp: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|what| format!("{what}_temp_path {place}/{what}; "))
+        .concat();
+    let text = format!(
+        "pid {place}/pid; error_log {place}/error.log;\nevents {{ worker_connections 256; }}\n\
+         http {{ access_log off; {temp}\nserver {{ listen {WEB_PORT}; root {place}/www; }} }}\n"
+    );
+    fs::write(&config, text).expect("own file");
+    let start = format!("nginx -e stderr -c {}", config.display());
+    let link = "back = { rate = \"80Mbit\" }";
+    let path = Boxed { rate: "1Mbit", rtt: "30ms", link, before_target: &start, ..Boxed::default() };
+    let run = path.pull_from(&[], &format!("http://target:{WEB_PORT}/file"), &to).expect(code::OK);
+    assert_same(&root.join("file"), &to, Facets::CONTENTS);
+    assert!(run.events_named("chose").iter().any(|event| event["what"] == "acknowledgements"), "{run}");
+}
+
+const WEB_PORT: u16 = 8080;
+
 /// Drops larger packets to this host, except ssh's.
 fn swallow_large(host: &Host, other: &Host, bytes: u32) {
     let (own, theirs) = (host.ssh_port, other.ssh_port);

@@ -22,6 +22,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::http_client::gathering::Gathering;
 use crate::http_client::limits::CONNECT_DEADLINE;
 use crate::http_client::outgoing::{Outgoing, Progress};
 use crate::http_client::reach::{Counted, Dialled};
@@ -56,7 +57,7 @@ impl Connection {
         let deadline = CONNECT_DEADLINE.min(silence);
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let opening = async {
-            let socket = TcpStream::from_std(socket)?;
+            let socket = Gathering::new(TcpStream::from_std(socket)?, counted.gatherer());
             let Some(tls) = tls else { return greet(socket).await };
             let name = ServerName::try_from(origin.host.clone())
                 .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "its name is none that a certificate can have"))?;

@@ -4,6 +4,7 @@ pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod credentials;
 pub(crate) mod fields;
+pub(crate) mod gathering;
 pub(crate) mod limits;
 pub(crate) mod outgoing;
 pub(crate) mod pool;

@@ -111,6 +111,10 @@ impl Pool {
         self.sockets.now()
     }
 
+    pub(crate) fn gather_reads(&self, pause: Duration) {
+        self.sockets.gather_reads(pause);
+    }
+
     pub(crate) fn end(&self) {
         self.sockets.end();
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Reach {
 #[derive(Debug)]
 pub struct Sockets {
     cancel: Option<Cancel>,
+    /// How long data gathers before a read.
+    gather_us: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -60,18 +63,43 @@ struct Reading {
     moved_bytes: u64,
     sent_bytes: u64,
     resent_bytes: u64,
+    resent_segments: u32,
     rtt_us: u32,
     rtt_min_us: u32,
 }
 
 /// Counts a connection while this lives.
-#[derive(Debug)]
-pub struct Counted(Arc<Sockets>, u64);
+pub struct Counted {
+    sockets: Arc<Sockets>,
+    number: u64,
+    gather: Gather,
+}
+
+/// Tells the reader of a connection when to wait for more: the kernel acknowledges a reader that takes its time once per read.
+#[derive(Clone)]
+pub(crate) struct Gather {
+    sockets: Arc<Sockets>,
+    probe: Probe,
+}
+
+impl Gather {
+    /// The wait before a read. `None`: something is there already, or nothing shall gather.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let pause = Duration::from_micros(self.sockets.gather_us.load(Ordering::Relaxed).into());
+        (!pause.is_zero() && self.probe.has_nothing_unread()).then_some(pause)
+    }
+}
+
+impl std::fmt::Debug for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "connection {}", self.number)
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        let Some(mut seen) = state.open.remove(&self.1) else { return };
+        let mut state = self.sockets.lock();
+        let Some(mut seen) = state.open.remove(&self.number) else { return };
         let last = seen.read();
         state.gone.add(&last);
     }
@@ -87,7 +115,7 @@ impl Sockets {
     /// Begins without connections.
     pub fn new() -> Arc<Sockets> {
         // Without it dials end by their deadline.
-        Arc::new(Sockets { cancel: Cancel::new().ok(), state: Mutex::default() })
+        Arc::new(Sockets { cancel: Cancel::new().ok(), gather_us: AtomicU32::new(0), state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -103,7 +131,7 @@ impl Sockets {
         Ok(Dialled { socket, counted, rtt_us })
     }
 
-    /// Connects a blocking socket to the first address that answers.
+    /// Connects a blocking socket to the first address that answers. It asks, until it [sends](Counted::sends).
     ///
     /// # Errors
     /// None answers in time, or the way does not lead there.
@@ -117,7 +145,7 @@ impl Sockets {
         let policies = &reach.wanted.policies;
         let socket = haul_net::dial(addresses, deadline, policies, &reach.way, self.cancel.as_ref());
         let socket = socket.map_err(|error| io::Error::new(ErrorKind::NotConnected, error.to_string()))?;
-        reach.wanted.apply(&socket, NEAR_RTT_US);
+        reach.wanted.apply_for_requests(&socket, NEAR_RTT_US);
         let counted = self.count(socket.try_clone()?, reach);
         Ok((socket, counted))
     }
@@ -133,14 +161,20 @@ impl Sockets {
 
     fn count(self: &Arc<Self>, socket: TcpStream, reach: &Reach) -> Counted {
         let probe = Stream::plain_tcp(socket).probe();
-        let mut seen = Seen { probe, last: Reading::default(), outbound: reach.outbound.clone(), entered: None };
+        let mut seen =
+            Seen { probe: probe.clone(), last: Reading::default(), outbound: reach.outbound.clone(), entered: None };
         seen.read();
         let mut state = self.lock();
         let number = state.made;
         state.made += 1;
         state.gone.see_rtt(seen.last.rtt_min_us);
         state.open.insert(number, seen);
-        Counted(Arc::clone(self), number)
+        Counted { sockets: Arc::clone(self), number, gather: Gather { sockets: Arc::clone(self), probe } }
+    }
+
+    /// Lets data gather for so long before each read, on all connections, now and later.
+    pub fn gather_reads(&self, pause: Duration) {
+        self.gather_us.store(u32::try_from(pause.as_micros()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// Ends dials, now and later.
@@ -174,14 +208,27 @@ impl Sockets {
 impl Counted {
     /// Says that data leaves by this connection from now on: its class is that of the copy.
     pub fn sends(&self) {
-        let mut state = self.0.lock();
-        let Some(seen) = state.open.get_mut(&self.1).filter(|seen| seen.entered.is_none()) else { return };
+        self.gather.probe.back_off_as_data();
+        let mut state = self.sockets.lock();
+        let Some(seen) = state.open.get_mut(&self.number).filter(|seen| seen.entered.is_none()) else { return };
         seen.entered = seen.outbound.as_ref().map(|outbound| outbound.enter(seen.probe.clone()));
+    }
+
+    /// Waits before a read, where data shall gather.
+    pub fn gather(&self) {
+        if let Some(pause) = self.gather.pause() {
+            std::thread::park_timeout(pause);
+        }
+    }
+
+    /// For a reader that waits in a runtime.
+    pub(crate) fn gatherer(&self) -> Gather {
+        self.gather.clone()
     }
 
     /// The round trip of its handshake; 0 if unknown.
     pub fn rtt_us(&self) -> u32 {
-        self.0.lock().open.get(&self.1).map_or(0, |seen| seen.last.rtt_us)
+        self.sockets.lock().open.get(&self.number).map_or(0, |seen| seen.last.rtt_us)
     }
 }
 
@@ -193,6 +240,7 @@ impl Seen {
                 moved_bytes: received.saturating_add(acked),
                 sent_bytes: info.bytes_sent.unwrap_or(0),
                 resent_bytes: info.bytes_retrans.unwrap_or(0),
+                resent_segments: info.total_retrans,
                 // Where this host only receives, the kernel times what arrives.
                 rtt_us: info.rcv_rtt_us.filter(|_| received > acked).unwrap_or(info.rtt_us),
                 rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
@@ -212,6 +260,7 @@ impl Sum for ConnectionsNow {
         self.moved_bytes = self.moved_bytes.saturating_add(reading.moved_bytes);
         self.sent_bytes = self.sent_bytes.saturating_add(reading.sent_bytes);
         self.resent_bytes = self.resent_bytes.saturating_add(reading.resent_bytes);
+        self.resent_segments = self.resent_segments.saturating_add(reading.resent_segments);
         self.see_rtt(reading.rtt_min_us);
     }
 

@@ -1,6 +1,7 @@
 //! The connections to a server, as a session sees them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_store::{Connections, ConnectionsNow};
 
@@ -33,5 +34,9 @@ impl Connections for ServerConnections {
     fn allow(&self, count: u16) {
         self.bodies.want(count.into());
         self.client.pool.spread_over(count);
+    }
+
+    fn gather_reads(&self, pause: Duration) {
+        self.client.pool.gather_reads(pause);
     }
 }

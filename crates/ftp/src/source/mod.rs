@@ -10,6 +10,7 @@ mod walk;
 use std::any::Any;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_store::{
     Access, AsCopied, Connections, ConnectionsNow, ItemSource, SourceFile, SourceTree, StoreError, SumCounts,
@@ -164,5 +165,9 @@ impl Connections for ServerConnections {
 
     fn allow(&self, count: u16) {
         self.server.pool.want(count.into());
+    }
+
+    fn gather_reads(&self, pause: Duration) {
+        self.server.gather_reads(pause);
     }
 }

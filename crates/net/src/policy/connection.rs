@@ -40,6 +40,11 @@ impl Wanted {
     pub fn apply(&self, stream: &TcpStream, near_rtt_us: u32) -> Vec<Applied> {
         self.policies.for_data(stream, self, near_rtt_us).settings
     }
+
+    /// [`Policies::for_requests`] with these policies.
+    pub fn apply_for_requests(&self, stream: &TcpStream, near_rtt_us: u32) {
+        self.policies.for_requests(stream, self, near_rtt_us);
+    }
 }
 
 /// A host's policies, and a listener for their outcome.
@@ -136,6 +141,14 @@ impl Policies {
         layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
         layers.push(Layer { policy: &of_haul, source: Source::Haul(None) });
         self.tell(apply_layers(stream.as_fd(), &layers, peer))
+    }
+
+    /// [`Policies::for_data`] for a client that asks for the data: its requests are words, and sent again soon.
+    pub fn for_requests(&self, stream: &TcpStream, wanted: &Wanted, near_rtt_us: u32) -> Granted {
+        let granted = self.for_data(stream, wanted, near_rtt_us);
+        // Requests go without the option where the kernel has none.
+        let _ = socket::send_messages_soon(stream);
+        granted
     }
 
     /// Tunes a connection for data, by the user, the class, and haul's choice for the distance.

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The connections of an end to its server, which a session samples.
 pub trait Connections: Debug + Send + Sync {
@@ -25,6 +26,9 @@ pub trait Connections: Debug + Send + Sync {
 
     /// Lets so many carry data at once; the server may allow fewer.
     fn allow(&self, count: u16);
+
+    /// Lets data gather for so long before each read, which thins the acknowledgements.
+    fn gather_reads(&self, _pause: Duration) {}
 }
 
 /// The connections at one time.
@@ -38,6 +42,8 @@ pub struct ConnectionsNow {
     pub moved_bytes: u64,
     /// Bytes that this host sent again.
     pub resent_bytes: u64,
+    /// Segments that this host sent again.
+    pub resent_segments: u32,
     /// All bytes that this host sent.
     pub sent_bytes: u64,
     /// The smallest round-trip time; 0: not measured.
