@@ -269,3 +269,27 @@ impl Sum for ConnectionsNow {
         self.rtt_min_us = both.into_iter().filter(|us| *us > 0).min().unwrap_or(0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn data_gathers_only_where_that_was_asked_for_and_nothing_waits_to_be_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (sockets, reach) = (Sockets::new(), Reach::default());
+        let (near, counted) =
+            sockets.connect(&[listener.local_addr().unwrap()], &reach, Duration::from_secs(20)).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        assert_eq!(counted.gather.pause(), None);
+        let pause = Duration::from_millis(4);
+        sockets.gather_reads(pause);
+        assert_eq!(counted.gather.pause(), Some(pause));
+        far.write_all(b"x").unwrap();
+        near.peek(&mut [0]).unwrap();
+        assert_eq!(counted.gather.pause(), None);
+    }
+}

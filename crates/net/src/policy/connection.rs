@@ -409,6 +409,10 @@ mod tests {
         assert_eq!(mark_of(&other), 1);
         assert!(applied.iter().any(|applied| applied.what == "TCP_USER_TIMEOUT" && applied.granted == "30000 ms"));
         assert_eq!(heard.try_recv().unwrap().settings, applied);
+        assert!(!socket::sends_messages_soon(&other).unwrap());
+        wanted.apply_for_requests(&other, NEAR_RTT_US);
+        assert!(socket::sends_messages_soon(&other).unwrap(), "who asks for data sends words");
+        assert_eq!(congestion_control_of(&heard.try_recv().unwrap().settings).granted, "reno");
         wanted.policies.for_words(&near, NEAR_RTT_US);
         assert_eq!(mark_of(&near), 46);
         assert_eq!(socket::user_timeout_ms(&near).unwrap(), 0, "messages have no time-out by haul's own choice");
