@@ -10,11 +10,12 @@ mod outbound;
 mod scenarios;
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use haul_engine::path::{
-    Advice, Confidence, LaneReading, OneWay, Tuner, Wishes, beside_own_bounds, better_given_up, bound_per_lane,
-    bounds_at_end, too_slow_for_more,
+    Advice, Confidence, EndingLane, LaneReading, OneWay, Tuner, Wishes, beside_own_bounds, better_given_up,
+    bound_per_lane, bounds_at_end, too_slow_for_more,
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
@@ -441,7 +442,11 @@ impl Tuning {
         let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
         let Some(ending) = work.ending(&numbers, self.all_carrying(paths)) else { return Vec::new() };
         let left = left(&lanes, &ending.left_bytes);
-        let slow = better_given_up(&lanes, &left, &ending.again_bytes, self.measured_capacity(paths));
+        let again = ending.again_bytes.into_iter().chain(iter::repeat(0));
+        let lanes = lanes.into_iter().zip(left).zip(again);
+        let lanes: Vec<EndingLane> =
+            lanes.map(|((reading, left_bytes), again_bytes)| EndingLane { reading, left_bytes, again_bytes }).collect();
+        let slow = better_given_up(&lanes, self.measured_capacity(paths));
         let slow = numbers.into_iter().zip(slow).filter(|(_, slow)| *slow);
         let slow: Vec<u16> = slow.map(|(number, _)| number).filter(|lane| !self.given_up.contains(lane)).collect();
         self.given_up.extend(&slow);

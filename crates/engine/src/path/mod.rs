@@ -47,6 +47,6 @@ pub use lanes::{AUTO_LANES_MAX, QUICK_FROM_US, QUICK_START_WORTH_BYTES, START_LA
 pub use limiter::Marked;
 pub use remember::Remembered;
 pub use sample::{LaneReading, Sample};
+pub use share::{EndingLane, beside_own_bounds, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more};
 pub(crate) use share::{SAMPLE_US, TCP_RTO_MIN_US};
-pub use share::{beside_own_bounds, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more};
 pub use way_back::OneWay;

@@ -87,45 +87,50 @@ pub fn too_slow_for_more(lanes: &[LaneReading], waiting_bytes: u64, unit_bytes: 
     lanes.iter().zip(&rates).map(is_slow).collect()
 }
 
-/// The lanes to give up at the end of a job, because another would carry the whole unit sooner than they their rest.
+/// A lane at the end of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct EndingLane {
+    /// The kernel's counts of its connection.
+    pub reading: LaneReading,
+    /// What it has taken and not sent.
+    pub left_bytes: u64,
+    /// What it carried without a receipt so far: all of it goes again if the lane is given up.
+    pub again_bytes: u64,
+}
+
+/// Tells of each lane whether to give it up at the end of a job, because another would carry the whole unit sooner than it its rest.
 ///
-/// `left_bytes` has what each lane has taken and not sent. The fastest quarter stays, and lanes whose target does not read: no
-/// other lane makes its disk faster. Otherwise a third of the data went twice to a slow disk behind 60 ms.
+/// The fastest quarter stays, and lanes whose target does not read: no other lane makes its disk faster. Otherwise a third of the
+/// data went twice to a slow disk behind 60 ms.
 ///
 /// `capacity_bytes_per_s` is what the path carries, if it was measured. Until it has carried what is left, a lane is in nobody's way:
 /// behind a full link another one would only take the place of the first. Of 32 lanes over 100 Mbit/s x 100 ms, 31 were given up for
-/// idle ones that were to be quicker, and 48 MB of 300 went twice.
-///
-/// `again_bytes` has what each lane carried without a receipt so far: it goes again as a whole. Where receipts were late, 176 MB of
-/// 300 went twice, for the sake of a few segments.
-pub fn better_given_up(
-    lanes: &[LaneReading],
-    left_bytes: &[u64],
-    again_bytes: &[u64],
-    capacity_bytes_per_s: Option<u64>,
-) -> Vec<bool> {
-    let unit_bytes = left_bytes.iter().copied().max().unwrap_or(0).max(MIN_CHUNK_BYTES);
-    let quick_us = first_quarter(lanes.iter().map(|lane| sending_us(lane, unit_bytes)));
-    let all_left = left_bytes.iter().fold(0u64, |sum, left| sum.saturating_add(*left));
-    let rest_us = capacity_bytes_per_s.map_or(0, |capacity| time_us(all_left, capacity));
+/// idle ones that were to be quicker, and 48 MB of 300 went twice. Neither does it pay to send more again than goes meanwhile: where
+/// receipts were late, 176 MB of 300 went twice, for the sake of a few segments.
+pub fn better_given_up(lanes: &[EndingLane], capacity_bytes_per_s: Option<u64>) -> Vec<bool> {
+    let readings = || lanes.iter().map(|lane| &lane.reading);
+    let unit_bytes = lanes.iter().map(|lane| lane.left_bytes).max().unwrap_or(0).max(MIN_CHUNK_BYTES);
+    let quick_us = first_quarter(readings().map(|lane| sending_us(lane, unit_bytes)));
+    let all_left = lanes.iter().fold(0u64, |sum, lane| sum.saturating_add(lane.left_bytes));
+    let carries_us = |bytes| capacity_bytes_per_s.map_or(0, |capacity| time_us(bytes, capacity));
+    let rest_us = carries_us(all_left);
     // A lane's own round-trip time holds waits after losses; delayed acknowledgements are no reason.
-    let others_us = first_quarter(lanes.iter().map(|lane| u128::from(lane.rtt_us)));
+    let others_us = first_quarter(readings().map(|lane| u128::from(lane.rtt_us)));
     let rtt_us = |lane: &LaneReading| u128::from(lane.rtt_us).min(others_us + u128::from(TCP_RTO_MIN_US));
     // The others must know, and then a round trip.
     let another_us = |lane: &LaneReading| quick_us + 2 * rtt_us(lane);
     let waits_us = |lane: &LaneReading| if unacknowledged_bytes(lane) > 0 { u128::from(lane.silent_us) } else { 0 };
     let timed_out = |lane: &LaneReading| waits_us(lane) > another_us(lane) + u128::from(TCP_RTO_MIN_US);
-    let all_wait = lanes.iter().all(|lane| timed_out(lane) || unacknowledged_bytes(lane) == 0);
-    let is_slow = |(at, (lane, left)): (usize, (&LaneReading, &u64))| {
-        let again_us = capacity_bytes_per_s
-            .map_or(0, |capacity| time_us(again_bytes.get(at).copied().unwrap_or_default(), capacity));
+    let all_wait = readings().all(|lane| timed_out(lane) || unacknowledged_bytes(lane) == 0);
+    let is_slow = |EndingLane { reading, left_bytes, again_bytes }: &EndingLane| {
+        let again_us = carries_us(*again_bytes);
         // The next timeout is at least twice as long (RFC 6298, section 5.5).
-        let is_stuck = timed_out(lane) && !all_wait && 2 * waits_us(lane) >= again_us;
-        let least_us = another_us(lane).max(rest_us).max(again_us);
-        let is_behind = *left > 0 && sending_us(lane, *left) > WORTH_GIVING_UP * least_us;
-        (is_behind || is_stuck) && !is_held_by_target(lane)
+        let is_stuck = timed_out(reading) && !all_wait && 2 * waits_us(reading) >= again_us;
+        let least_us = another_us(reading).max(rest_us).max(again_us);
+        let is_behind = *left_bytes > 0 && sending_us(reading, *left_bytes) > WORTH_GIVING_UP * least_us;
+        (is_behind || is_stuck) && !is_held_by_target(reading)
     };
-    lanes.iter().zip(left_bytes).enumerate().map(is_slow).collect()
+    lanes.iter().map(is_slow).collect()
 }
 
 fn first_quarter(values: impl Iterator<Item = u128>) -> u128 {
@@ -285,13 +290,24 @@ mod tests {
         assert_eq!(too_slow_for_more(&[], 1, 1), []);
     }
 
+    /// Asks for lanes whose receipts have come.
+    fn given_up(lanes: &[LaneReading], left_bytes: &[u64], capacity_bytes_per_s: Option<u64>) -> Vec<bool> {
+        let ending = lanes.iter().zip(left_bytes);
+        let ending = ending.map(|(reading, left_bytes)| EndingLane {
+            reading: *reading,
+            left_bytes: *left_bytes,
+            again_bytes: 0,
+        });
+        better_given_up(&ending.collect::<Vec<_>>(), capacity_bytes_per_s)
+    }
+
     #[test]
     fn a_lane_that_would_hold_up_the_end_is_given_up() {
         // 0.1 MB/s, and 10 MB/s; another would bring 1 MiB in half a second.
         let narrow = LaneReading { in_slow_start: false, ..lane(16_000, 1) };
         let lanes = [lane(1_000_000, 1), narrow, narrow, lane(1_000_000, 1)];
-        assert_eq!(better_given_up(&lanes, &[0, 500_000, 50_000, 100_000], &[], None), [false, true, false, false]);
-        assert_eq!(better_given_up(&[narrow; 2], &[500_000; 2], &[], None), [false; 2], "no other is faster");
+        assert_eq!(given_up(&lanes, &[0, 500_000, 50_000, 100_000], None), [false, true, false, false]);
+        assert_eq!(given_up(&[narrow; 2], &[500_000; 2], None), [false; 2], "no other is faster");
     }
 
     /// 100 Mbit/s x 101 ms with losses: each of 32 lanes carries 0.4 MB/s, and an idle one would double its window for a second.
@@ -301,9 +317,9 @@ mod tests {
         let idle = LaneReading { rtt_us: 100_000, ..lane(14_480, 0) };
         let lanes = [[carries; 32], [idle; 32]].concat();
         let left = [[1_500_000; 32], [0; 32]].concat();
-        assert_eq!(better_given_up(&lanes, &left, &[], Some(11_700_000)), [false; 64]);
+        assert_eq!(given_up(&lanes, &left, Some(11_700_000)), [false; 64]);
         let last = [[1_500_000; 1].as_slice(), &[0; 63]].concat();
-        assert!(better_given_up(&lanes, &last, &[], Some(11_700_000))[0], "the others could share its rest");
+        assert!(given_up(&lanes, &last, Some(11_700_000))[0], "the others could share its rest");
     }
 
     #[test]
@@ -311,28 +327,21 @@ mod tests {
         let waits =
             |us| LaneReading { sent_bytes: 3_000_000, acked_bytes: 2_000_000, silent_us: us, ..lane(1_000_000, 0) };
         let (done, works) = (LaneReading { sent_bytes: 0, silent_us: 3_000_000, ..lane(1_000_000, 0) }, waits(90_000));
-        let given_up = |lanes: &[LaneReading]| better_given_up(lanes, &vec![0; lanes.len()], &[], None);
-        assert_eq!(given_up(&[works, waits(1_500_000), done, works]), [false, true, false, false]);
-        assert_eq!(
-            given_up(&[works, waits(400_000), done, works]),
-            [false; 4],
-            "the next acknowledgement may bring it"
-        );
-        assert_eq!(given_up(&[waits(1_500_000), waits(1_500_000), done]), [false; 3], "all wait");
-        assert_eq!(given_up(&[waits(1_500_000)]), [false], "there is no other");
+        let stuck = |lanes: &[LaneReading]| given_up(lanes, &vec![0; lanes.len()], None);
+        assert_eq!(stuck(&[works, waits(1_500_000), done, works]), [false, true, false, false]);
+        assert_eq!(stuck(&[works, waits(400_000), done, works]), [false; 4], "the next acknowledgement may bring it");
+        assert_eq!(stuck(&[waits(1_500_000), waits(1_500_000), done]), [false; 3], "all wait");
+        assert_eq!(stuck(&[waits(1_500_000)]), [false], "there is no other");
         let delayed = LaneReading { rtt_us: 20_000, ..lane(50_000_000, 1) };
         let near = LaneReading { rtt_us: 50, ..lane(50_000_000, 1) };
         assert_eq!(
-            better_given_up(&[near, delayed], &[1_000_000; 2], &[], None),
+            given_up(&[near, delayed], &[1_000_000; 2], None),
             [false; 2],
             "the far host waits with its acknowledgements"
         );
         let inflated = LaneReading { rtt_us: 4_000_000, in_slow_start: false, ..lane(160_000, 1) };
         let wide = lane(1_000_000, 1);
-        assert_eq!(
-            better_given_up(&[wide, wide, inflated, wide], &[0, 0, 500_000, 0], &[], None),
-            [false, false, true, false]
-        );
+        assert_eq!(given_up(&[wide, wide, inflated, wide], &[0, 0, 500_000, 0], None), [false, false, true, false]);
     }
 
     /// A slow disk behind 60 ms: all lanes waited empty, and got another unit each.
@@ -341,13 +350,10 @@ mod tests {
         let rested = LaneReading { rtt_us: 100_000, in_slow_start: false, silent_us: 2_000_000, ..lane(860_000, 0) };
         let begins = LaneReading { rtt_us: 100_000, ..lane(14_280, 560_000) };
         let lanes = [rested, rested, begins, rested];
-        assert_eq!(better_given_up(&lanes, &[0, 0, 1_090_000, 0], &[], None), [false; 4]);
+        assert_eq!(given_up(&lanes, &[0, 0, 1_090_000, 0], None), [false; 4]);
         let narrow = LaneReading { in_slow_start: false, ..begins };
         let wide = LaneReading { silent_us: 0, ..rested };
-        assert_eq!(
-            better_given_up(&[wide, wide, narrow, wide], &[0, 0, 1_090_000, 0], &[], None),
-            [false, false, true, false]
-        );
+        assert_eq!(given_up(&[wide, wide, narrow, wide], &[0, 0, 1_090_000, 0], None), [false, false, true, false]);
     }
 
     #[test]
@@ -355,8 +361,11 @@ mod tests {
         let waits =
             |us| LaneReading { sent_bytes: 9_000_000, acked_bytes: 8_900_000, silent_us: us, ..lane(1_000_000, 0) };
         let works = waits(90_000);
-        let given_up =
-            |us, again| better_given_up(&[works, waits(us), works], &[0; 3], &[0, again], Some(10_000_000))[1];
+        let given_up = |us, again_bytes| {
+            let ending = |reading, again_bytes| EndingLane { reading, left_bytes: 0, again_bytes };
+            let lanes = [ending(works, 0), ending(waits(us), again_bytes), ending(works, 0)];
+            better_given_up(&lanes, Some(10_000_000))[1]
+        };
         assert!(given_up(1_500_000, 1_000_000));
         assert!(!given_up(1_500_000, 50_000_000), "five seconds of the whole path");
         assert!(given_up(2_500_000, 50_000_000));
@@ -371,7 +380,7 @@ mod tests {
             receive_window_limited_us,
             ..lane(16_000, 1)
         };
-        let given_up = |us| better_given_up(&[wide, wide, narrow(us), wide], &[0, 0, 500_000, 0], &[], None)[2];
+        let given_up = |us| given_up(&[wide, wide, narrow(us), wide], &[0, 0, 500_000, 0], None)[2];
         assert!(given_up(0) && given_up(100_000));
         assert!(!given_up(1_500_000));
     }
