@@ -5,6 +5,7 @@
 
 pub(crate) mod between;
 pub(crate) mod blocks;
+mod connections;
 mod ranges;
 
 use std::collections::HashSet;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_foreign::{Digest, digest_of_hex};
-use haul_store::{ConnectionsNow, SumCounter, SumKind, Time};
+use haul_store::{SumCounter, SumKind, Time};
 
 use crate::account::{Account, Settings};
 use crate::codec::command::Command;
@@ -147,32 +148,6 @@ impl Server {
     pub(crate) fn compared(&self, kind: Option<SumKind>) {
         kind.map_or_else(|| self.compared.without(), |kind| self.compared.compared(kind));
         (self.account().settings.tell_sums)(self.compared.counts());
-    }
-
-    /// Reads what the kernel tells of all connections.
-    pub(crate) fn now(&self) -> ConnectionsNow {
-        let now = self.account().habits.data.now();
-        let rtt_min_us = if now.rtt_min_us > 0 { now.rtt_min_us } else { self.account().rtt_us() };
-        let (allowed, refusals) = self.pool.allowed();
-        let server_allows = u16::try_from(allowed).unwrap_or(u16::MAX);
-        let count = u16::try_from(self.pool.open()).unwrap_or(u16::MAX);
-        // What a reader sends are commands.
-        let words = self.account().words();
-        ConnectionsNow {
-            count,
-            rtt_min_us,
-            server_allows,
-            refusals,
-            sent_bytes: now.sent_bytes.saturating_add(words.sent_bytes),
-            resent_bytes: now.resent_bytes.saturating_add(words.resent_bytes),
-            resent_segments: now.resent_segments.saturating_add(words.resent_segments),
-            ..now
-        }
-    }
-
-    /// Lets data gather before each read.
-    pub(crate) fn gather_reads(&self, pause: Duration) {
-        self.account().habits.data.gather_reads(pause);
     }
 
     /// The smallest round trip to the server; 0 while unknown.

@@ -3,6 +3,7 @@
 //! The session's loop runs this ten times a second, with a system call for each lane. `haul_engine::paths` decides; this applies,
 //! and reports a kernel's refusal once.
 
+mod ending;
 mod outbound;
 
 #[cfg(test)]
@@ -10,12 +11,10 @@ mod outbound;
 mod scenarios;
 
 use std::collections::BTreeMap;
-use std::iter;
 use std::time::{Duration, Instant};
 
 use haul_engine::path::{
-    Advice, Confidence, EndingLane, LaneReading, OneWay, Tuner, Wishes, beside_own_bounds, better_given_up,
-    bound_per_lane, bounds_at_end, too_slow_for_more,
+    Advice, LaneReading, OneWay, Tuner, Wishes, beside_own_bounds, bound_per_lane, bounds_at_end, too_slow_for_more,
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
@@ -425,32 +424,6 @@ impl Tuning {
 
     fn all_carrying(&self, paths: &[PathReading]) -> usize {
         paths.iter().map(|path| self.carrying(path.path)).sum()
-    }
-
-    /// What these paths carry together; `None`: not of all of them was it measured.
-    fn measured_capacity(&self, paths: &[PathReading]) -> Option<u64> {
-        paths.iter().try_fold(0u64, |sum, path| {
-            let estimate = self.paths.estimate(path.path)?;
-            let is_measured = estimate.confidence == Confidence::Measured;
-            is_measured.then(|| sum.saturating_add(estimate.capacity_bytes_per_s))
-        })
-    }
-
-    /// Finds lanes that hold up the end.
-    fn look_for_last(&mut self, paths: &[PathReading], work: &dyn Work) -> Vec<u16> {
-        let lanes: Vec<LaneReading> = paths.iter().flat_map(|path| path.lanes.iter().copied()).collect();
-        let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
-        let Some(ending) = work.ending(&numbers, self.all_carrying(paths)) else { return Vec::new() };
-        let left = left(&lanes, &ending.left_bytes);
-        let again = ending.again_bytes.into_iter().chain(iter::repeat(0));
-        let lanes = lanes.into_iter().zip(left).zip(again);
-        let lanes: Vec<EndingLane> =
-            lanes.map(|((reading, left_bytes), again_bytes)| EndingLane { reading, left_bytes, again_bytes }).collect();
-        let slow = better_given_up(&lanes, self.measured_capacity(paths));
-        let slow = numbers.into_iter().zip(slow).filter(|(_, slow)| *slow);
-        let slow: Vec<u16> = slow.map(|(number, _)| number).filter(|lane| !self.given_up.contains(lane)).collect();
-        self.given_up.extend(&slow);
-        slow
     }
 
     /// Finds lanes that would finish last. True: they changed.
