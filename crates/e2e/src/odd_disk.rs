@@ -35,6 +35,22 @@ pub struct Oddities {
     pub no_locks: bool,
     /// Neither hard links nor renameat2(2) with flags.
     pub plain_renames_only: bool,
+    /// The kernel may take directories and links for unchanged for a second, as on NFS: it asks half as often.
+    pub stays_known: bool,
+}
+
+impl Oddities {
+    fn ttl(self, attr: &FileAttr) -> &'static Duration {
+        match attr.kind {
+            FileType::Directory | FileType::Symlink if self.stays_known => &KNOWN_TTL,
+            _ => &TTL,
+        }
+    }
+
+    /// A directory may be known by several names.
+    fn ttl_of_name(self, attr: &FileAttr) -> &'static Duration {
+        if attr.kind == FileType::Symlink { self.ttl(attr) } else { &TTL }
+    }
 }
 
 /// The file system, mounted until dropped.
@@ -154,15 +170,11 @@ const EPOCH_SHIFT: u32 = 32;
 const ROOT: u64 = INodeNo::ROOT.0;
 /// The kernel asks each time.
 const TTL: Duration = Duration::ZERO;
-/// Each step of a path asks for the directory's mode: of a copy's requests, half. Links have no oddities.
+/// Each step of a path asks for the directory's mode: of a copy's requests, half.
 const KNOWN_TTL: Duration = Duration::from_secs(1);
 const BLOCK: u32 = 4096;
 /// More names than an answer to a listing holds.
 const LISTED_AT_ONCE: usize = 1024;
-
-fn ttl(attr: &FileAttr) -> &'static Duration {
-    if matches!(attr.kind, FileType::Directory | FileType::Symlink) { &KNOWN_TTL } else { &TTL }
-}
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -340,7 +352,7 @@ impl Filesystem for Shared {
         let mut state = self.lock();
         answer!(reply, state.find(parent, name), id => {
             let attr = state.attr(id);
-            reply.entry(if attr.kind == FileType::Symlink { &KNOWN_TTL } else { &TTL }, &attr, Generation(0));
+            reply.entry(state.oddities.ttl_of_name(&attr), &attr, Generation(0));
         });
     }
 
@@ -348,7 +360,7 @@ impl Filesystem for Shared {
         let state = self.lock();
         answer!(reply, state.id(ino), id => {
             let attr = state.attr(id);
-            reply.attr(ttl(&attr), &attr);
+            reply.attr(state.oddities.ttl(&attr), &attr);
         });
     }
 
@@ -387,7 +399,7 @@ impl Filesystem for Shared {
         });
         answer!(reply, set.and_then(|()| state.id(ino)), id => {
             let attr = state.attr(id);
-            reply.attr(ttl(&attr), &attr);
+            reply.attr(state.oddities.ttl(&attr), &attr);
         });
     }
 
@@ -414,7 +426,10 @@ impl Filesystem for Shared {
         let mut state = self.lock();
         let made = state.add(parent, name, FileType::Symlink, 0o777);
         let made = made.inspect(|id| state.nodes.get_mut(id).expect("it was made").link = target.to_owned());
-        answer!(reply, made, id => reply.entry(&KNOWN_TTL, &state.attr(id), Generation(0)));
+        answer!(reply, made, id => {
+            let attr = state.attr(id);
+            reply.entry(state.oddities.ttl_of_name(&attr), &attr, Generation(0));
+        });
     }
 
     fn rename(

@@ -35,6 +35,8 @@ const ENV: &str = "/usr/bin/env";
 
 /// Time for descendants that keep the output open.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+/// A killed program ends at once, unless the kernel has to wait.
+const KILLED_LIMIT: Duration = Duration::from_secs(20);
 
 impl Run {
     /// `program` in the test's namespace.
@@ -271,7 +273,8 @@ impl Running {
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
-        let _ = self.child.wait();
+        // A thread that waits for a file system outlives the signal.
+        crate::settle(KILLED_LIMIT, || !matches!(self.child.try_wait(), Ok(None)));
     }
 }
 

@@ -181,12 +181,12 @@ impl Account {
         self.rtt_us() >= self.settings.far_from_us
     }
 
-    /// The smallest round trip of any control connection so far; 0 before the first one.
     /// What the kernel tells of the control connections.
     pub(crate) fn words(&self) -> ConnectionsNow {
         self.control.now()
     }
 
+    /// The smallest round trip of any control connection so far; 0 before the first one.
     pub(crate) fn rtt_us(&self) -> u32 {
         self.rtt_us.load(Ordering::Relaxed)
     }

@@ -144,7 +144,9 @@ impl ServerOfEnd {
             self.connections.allow(count);
             turn.notices.push(convert::chose(Subject::Lanes, count.to_string(), self.count.reason()));
         }
-        turn.notices.extend(self.thin_acks(at_us));
+        if !self.is_target {
+            turn.notices.extend(self.thin_acks(at_us));
+        }
         turn.work_moves = self.carrying() != carried;
         if !self.is_target && now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
@@ -157,7 +159,7 @@ impl ServerOfEnd {
     fn thin_acks(&mut self, at_us: u64) -> Option<Notice> {
         let ConnectionsNow { sent_bytes, resent_bytes, resent_segments, moved_bytes, .. } = self.now;
         let words = WordsSent { bytes: sent_bytes, again_bytes: resent_bytes, again: resent_segments };
-        let pause_us = self.thin_acks.on_look(at_us, words, || moved_bytes).filter(|_| !self.is_target)?;
+        let pause_us = self.thin_acks.on_look(at_us, words, || moved_bytes)?;
         self.connections.gather_reads(Duration::from_micros(pause_us.into()));
         let choice = format!("each {} ms", pause_us / 1000);
         let reason = "the way to the server is so full that requests to it are lost";

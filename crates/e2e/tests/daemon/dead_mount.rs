@@ -9,9 +9,10 @@ use crate::web::Web;
 #[test]
 fn a_dead_mount_hurts_its_own_holder_alone() {
     needs!(Haul, Fuse, Tool("curl"), Tool("openssl"));
+    let web = Web::new("");
+    // It is dropped first: a server cannot end while a thread of it waits for a disk.
     let disk = OddDisk::mount(Oddities::default());
     plant::text(&disk.path().join("data"), "far\n");
-    let web = Web::new("");
     let stage = &web.stage;
     fs::create_dir(stage.at("lab")).expect("own directory");
     plant::text(&stage.at("lab/data"), "lab\n");

@@ -1,6 +1,5 @@
 //! A socket whose reader may let data gather, so that the kernel acknowledges less often.
 
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,12 +19,6 @@ pub(crate) struct Gathering {
 impl Gathering {
     pub(crate) fn new(socket: TcpStream, gather: Gather) -> Gathering {
         Gathering { socket, gather, pause: None }
-    }
-}
-
-impl fmt::Debug for Gathering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gathering").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
