@@ -34,8 +34,7 @@ haul:
 	$(CARGO) build --profile $(PROFILE) --locked -p haul-cli
 
 # Everything that must be clean. Scenarios wait for networks most of their time: what only needs processors runs meanwhile.
-test: MEANWHILE = $(MAKE) fuzz-brief
-test: THEN_MEANWHILE = $(MAKE) clippy
+test: MEANWHILE = $(MAKE) clippy fuzz-brief
 test: setup-and-build fmt-check units-and-packages e2e lint-deny-if-there
 
 # Packing needs a processor for half a minute, and guest kernels and many tests of the crates wait for theirs.
@@ -78,7 +77,7 @@ E2E = $(WITH_GUEST_KERNEL) HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(
 e2e: build
 ifeq ($(TESTS),)
 	MEANWHILE='$(MEANWHILE)' $(E2E) --test-threads=10 --skip limits:: --skip why:: --skip outlook:: --skip start::
-	MEANWHILE='$(THEN_MEANWHILE)' $(E2E) --test-threads=4 limits:: why:: outlook:: start::
+	$(E2E) --test-threads=4 limits:: why:: outlook:: start::
 else
 	$(E2E) --test-threads=3 $(TESTS)
 endif

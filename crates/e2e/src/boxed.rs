@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use crate::boxed_stage::{Stage, one_at_a_time};
+use crate::boxed_stage::{Stage, Turn};
 use crate::{Outcome, Run};
 
 /// The path, and its hosts' slow parts.
@@ -26,6 +26,8 @@ pub struct Boxed<'a> {
     pub before_source: &'a str,
     /// A shell command before the target.
     pub before_target: &'a str,
+    /// A host is so slow that the emulator has hardly anything to carry: other light ones run at the same time.
+    pub is_light: bool,
 }
 
 /// After three attempts without enough processor time, the result counts.
@@ -63,7 +65,7 @@ impl Boxed<'_> {
     /// The daemon offers `remote`, from which `paths` makes source and target. Each attempt makes `to` anew.
     #[track_caller]
     fn copy(&self, flags: &[&str], remote: &Path, paths: impl Fn(OsString) -> [OsString; 2], to: &Path) -> Outcome {
-        let _one_at_a_time = one_at_a_time();
+        let _turn = Turn::take(self.is_light);
         let mut run = self.copy_once(flags, remote, &paths);
         for attempt in 1..ATTEMPTS {
             if !run.stderr_text().contains(NOT_TO_BE_BELIEVED) {
@@ -83,7 +85,7 @@ impl Boxed<'_> {
         let (Some(offered), Some(name)) = (remote.parent(), remote.file_name()) else {
             panic!("{} has no directory", remote.display())
         };
-        let Self { rate, rtt, link, source, target, more, before_source, before_target } = self;
+        let Self { rate, rtt, link, source, target, more, before_source, before_target, is_light: _ } = self;
         let topology = format!(
             "name = \"why\"\nseed = 1\n[hosts.source]\nsysctl = {{ {source} }}\n[hosts.target]\nsysctl = {{ {target} }}\n\
              [[links]]\nname = \"wan\"\nends = [\"source\", \"target\"]\nrate = \"{rate}\"\nrtt = \"{rtt}\"\n{link}\n{more}\n"

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{Run, binary, scratch};
 
@@ -13,11 +13,22 @@ pub(crate) struct Stage {
     dir: tempfile::TempDir,
 }
 
-/// Two labs on a small machine would take each other's processor time.
-static EMULATOR: Mutex<()> = Mutex::new(());
+/// Two labs on a small machine would take each other's processor time, unless both have next to nothing to carry.
+static EMULATOR: RwLock<()> = RwLock::new(());
 
-pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
-    EMULATOR.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Alone { _emulator: RwLockWriteGuard<'static, ()> },
+    BesideLight { _emulator: RwLockReadGuard<'static, ()> },
+}
+
+impl Turn {
+    pub(crate) fn take(is_light: bool) -> Self {
+        match is_light {
+            true => Self::BesideLight { _emulator: EMULATOR.read().unwrap_or_else(PoisonError::into_inner) },
+            false => Self::Alone { _emulator: EMULATOR.write().unwrap_or_else(PoisonError::into_inner) },
+        }
+    }
 }
 
 impl Stage {

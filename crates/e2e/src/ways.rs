@@ -8,10 +8,9 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::boxed_stage::{Stage, one_at_a_time};
+use crate::boxed_stage::{Stage, Turn};
 use crate::lab::{at, keygen};
 use crate::needs::tool;
 use crate::{Outcome, Run, binary};
@@ -32,7 +31,7 @@ pub enum Joined {
 pub struct Ways {
     name: String,
     stage: Stage,
-    _one_at_a_time: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 /// The sshd's port.
@@ -51,7 +50,7 @@ impl Ways {
     /// flags.
     pub fn prepared(joined: Joined, rate: &str, offered: &Path, before: [&str; 2]) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let lock = one_at_a_time();
+        let turn = Turn::take(false);
         let name = format!("ways-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let link = |one: &str, other: &str, more: &str| format!("{{ ends = [\"{one}\", \"{other}\"]{more} }}");
         let slow = format!(", rate = \"{rate}\", rtt = \"10ms\"");
@@ -72,7 +71,7 @@ impl Ways {
         let login = "\"$HOME/sshd_config\" 2>\"$HOME/sshd.log\" &";
         let target = format!("mkdir -p /run/sshd\n{sshd} -D -e -f {login}\n{}", before[1]);
         let stage = Stage::build(&topology, offered, before[0], &target);
-        let ways = Self { name, stage, _one_at_a_time: lock };
+        let ways = Self { name, stage, _turn: turn };
         ways.allow_ssh();
         ways
     }

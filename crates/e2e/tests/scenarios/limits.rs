@@ -16,6 +16,7 @@ const FAST: Boxed<'_> = Boxed {
     more: "",
     before_source: "",
     before_target: "",
+    is_light: false,
 };
 
 /// Copies a new file of `mib` MiB, and checks the first remedy's words.
@@ -124,7 +125,7 @@ const SLOW_CPU_PERMILLE: u32 = 25;
 #[track_caller]
 fn slow_processor_at_the_source(rtt: &str) {
     let slow = SlowCpu::of(SLOW_CPU_PERMILLE);
-    let path = Boxed { rtt, before_source: &slow.join(), ..FAST };
+    let path = Boxed { rtt, before_source: &slow.join(), is_light: true, ..FAST };
     check(&path, &["--cc", "cubic"], 60, "source CPU", "faster ones");
 }
 
@@ -143,7 +144,7 @@ fn a_slow_processor_at_the_source_of_a_far_path() {
 #[track_caller]
 fn slow_processor_at_the_target(rtt: &str) {
     let slow = SlowCpu::of(SLOW_CPU_PERMILLE);
-    let path = Boxed { rtt, before_target: &slow.join(), ..FAST };
+    let path = Boxed { rtt, before_target: &slow.join(), is_light: true, ..FAST };
     check(&path, &["--cc", "cubic"], 30, "target CPU", "faster ones");
 }
 
