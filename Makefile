@@ -13,7 +13,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The release profile ships. Tests and the demo run the same source as it is built for development: with assertions, in a third of the
 # time. `make test PROFILE=release` tries what ships.
 PROFILE ?= release
-demo test setup-and-build units-and-packages test-dist guest e2e: PROFILE = dev
+demo test setup-and-build dist-and-guest test-dist guest e2e: PROFILE = dev
 HAUL = $(TARGET)/$(TRIPLE)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/haul
 
 # On some processors the packaged guest kernel needs help, which `setup-test` makes. Looked for when a test begins.
@@ -35,12 +35,12 @@ haul:
 
 # Everything that must be clean. Scenarios wait for networks most of their time: what only needs processors runs meanwhile.
 test: MEANWHILE = $(MAKE) clippy fuzz-brief
-test: setup-and-build fmt-check units-and-packages e2e lint-deny-if-there
+test: setup-and-build fmt-check tidy unit dist-and-guest e2e lint-deny-if-there
 
-# Packing needs a processor for half a minute, and guest kernels and many tests of the crates wait for theirs.
-.PHONY: units-and-packages
-units-and-packages:
-	scripts/at-once.sh '$(MAKE) tidy unit' '$(MAKE) test-dist guest PROFILE=$(PROFILE)'
+# Packing needs a processor, and a guest kernel waits for its own.
+.PHONY: dist-and-guest
+dist-and-guest:
+	scripts/at-once.sh '$(MAKE) test-dist PROFILE=$(PROFILE)' '$(MAKE) guest PROFILE=$(PROFILE)'
 
 # Packages come over the network while the processors build. Without a linker the packages come first.
 .PHONY: setup-and-build

@@ -129,11 +129,12 @@ impl Limiter {
     }
 
     pub(super) fn bound_bytes_per_s(&self) -> Option<u64> {
-        match self.state {
-            State::Unasked | State::Chance { .. } => None,
-            State::Trying { bound_bytes_per_s, .. } => Some(bound_bytes_per_s),
-            State::Limited { passes_bytes_per_s, raised, .. } => Some(scaled(passes_bytes_per_s, 1.0 + raised)),
-        }
+        let bound = match self.state {
+            State::Unasked | State::Chance { .. } => return None,
+            State::Trying { bound_bytes_per_s, .. } => bound_bytes_per_s,
+            State::Limited { passes_bytes_per_s, raised, .. } => scaled(passes_bytes_per_s, 1.0 + raised),
+        };
+        Some(bound.max(BOUND_BYTES_PER_S_MIN))
     }
 
     pub(super) fn passes_bytes_per_s(&self) -> Option<u64> {
@@ -317,6 +318,8 @@ fn settles_us(estimator: &Estimator) -> u64 {
     (3 * u64::from(estimator.now.rtt_us)).max(DRAIN_LOOK_US)
 }
 
+/// A bound of nothing, after a look in which nothing was delivered, would hold the lanes for ever. Two packets a second tell more.
+const BOUND_BYTES_PER_S_MIN: u64 = 3_000;
 /// Policers drop 1 % and more of cubic (simulated). A trial is too short for less: 0.3 % of 100 Mbit/s are 26 packets a second.
 const ASKED_FROM_PPM: u32 = 3_000;
 /// A scout may lose most of its fiftieth (`service/aware`).
