@@ -4,6 +4,7 @@
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("background", include_str!("../../../experiments/background.toml")),
     ("cable", include_str!("../../../experiments/cable.toml")),
+    ("changing-rate", include_str!("../../../experiments/changing-rate.toml")),
     ("contended", include_str!("../../../experiments/contended.toml")),
     ("contended-course", include_str!("../../../experiments/contended-course.toml")),
     ("dav-1g-228ms", include_str!("../../../experiments/dav-1g-228ms.toml")),
@@ -26,6 +27,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("multipath", include_str!("../../../experiments/multipath.toml")),
     ("multipath-gridftp", include_str!("../../../experiments/multipath-gridftp.toml")),
     ("multipath-gridftp-down", include_str!("../../../experiments/multipath-gridftp-down.toml")),
+    ("policer", include_str!("../../../experiments/policer.toml")),
     ("politeness", include_str!("../../../experiments/politeness.toml")),
     ("radio-200m-50ms", include_str!("../../../experiments/radio-200m-50ms.toml")),
     ("routes", include_str!("../../../experiments/routes.toml")),
