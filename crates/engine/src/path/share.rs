@@ -92,9 +92,9 @@ pub fn too_slow_for_more(lanes: &[LaneReading], waiting_bytes: u64, unit_bytes: 
 pub struct EndingLane {
     /// The kernel's counts of its connection.
     pub reading: LaneReading,
-    /// What it has taken and not sent.
+    /// The lane has taken these bytes, and not sent them.
     pub left_bytes: u64,
-    /// What it carried without a receipt so far: all of it goes again if the lane is given up.
+    /// The receiver has not confirmed these bytes: all of them go again if the lane is given up.
     pub again_bytes: u64,
 }
 
